@@ -7,18 +7,21 @@
 #define RANGE_SIZE 65536u
 
 struct atoll_spare {
-    uint32_t last;    /* range that was taken last; 0: none yet */
-    uint32_t outside; /* range of the two below */
-    int userns;       /* ATOLL_NO_FD: none ready */
-    int netns;        /* the same */
+    uint32_t last;                /* range that was taken last; 0: none yet */
+    uint32_t layer_base;          /* that was asked for with it; 0: none */
+    uint32_t outside;             /* range of those below */
+    uint32_t layers_of;           /* layer_base of those below */
+    struct atoll_spare_set ready; /* ATOLL_NO_FD: not ready */
 };
+
+static const struct atoll_spare_set none = {ATOLL_NO_FD, ATOLL_NO_FD, ATOLL_NO_FD};
 
 int atoll_spare_new(struct atoll_spare **ret, struct atoll_error *err)
 {
     *ret = calloc(1, sizeof(**ret));
     if (!*ret)
         return atoll_fail_errno(err, ENOMEM, "spare");
-    (*ret)->userns = (*ret)->netns = ATOLL_NO_FD;
+    (*ret)->ready = none;
     return 0;
 }
 
@@ -29,9 +32,10 @@ static uid_t owner(uint32_t outside)
     return atoll_weakened("quota_owner") ? 0 : outside;
 }
 
-static int make_userns(uint32_t outside)
+/* Maps the ids from `inside` on to the range. */
+static int make_userns(uint32_t inside, uint32_t outside)
 {
-    return atoll_sys_make_userns(owner(outside), 0, outside, RANGE_SIZE);
+    return atoll_sys_make_userns(owner(outside), inside, outside, RANGE_SIZE);
 }
 
 static void drop(int *fd)
@@ -41,25 +45,53 @@ static void drop(int *fd)
     *fd = ATOLL_NO_FD;
 }
 
-int atoll_spare_take(struct atoll_spare *spare, uint32_t outside, int *ret_netns)
+static void drop_set(struct atoll_spare_set *set)
 {
-    *ret_netns = ATOLL_NO_FD;
+    drop(&set->userns);
+    drop(&set->netns);
+    drop(&set->layers);
+}
+
+/* Makes what is missing for a sandbox with this range. */
+static int complete(struct atoll_spare_set *set, uint32_t outside, uint32_t layer_base)
+{
+    int r = 0;
+
+    if (set->userns < 0)
+        r = set->userns = make_userns(0, outside);
+    if (r >= 0 && layer_base != 0 && set->layers < 0)
+        r = set->layers = make_userns(layer_base, outside);
+    if (r < 0)
+        drop_set(set);
+    return r < 0 ? r : 0;
+}
+
+int atoll_spare_take(struct atoll_spare *spare, uint32_t outside, uint32_t layer_base,
+                     struct atoll_spare_set *ret)
+{
+    *ret = none;
+    if (layer_base != 0 && layer_base == outside) /* a builder: its range is not in the order */
+        return complete(ret, outside, 0);
     spare->last = outside;
-    if (spare->outside != outside)
-        return make_userns(outside);
-    *ret_netns = ATOLL_TAKE_FD(spare->netns);
-    return spare->userns >= 0 ? ATOLL_TAKE_FD(spare->userns) : make_userns(outside);
+    spare->layer_base = layer_base;
+    if (spare->outside == outside) {
+        *ret = spare->ready;
+        spare->ready = none;
+    }
+    if (layer_base != spare->layers_of)
+        drop(&ret->layers);
+    return complete(ret, outside, layer_base);
 }
 
 void atoll_spare_make(struct atoll_spare *spare)
 {
     uint32_t next = spare->last + RANGE_SIZE;
 
-    if (spare->last == 0 || (spare->userns >= 0 && spare->outside == next))
+    if (spare->last == 0 || (spare->ready.userns >= 0 && spare->outside == next))
         return;
-    drop(&spare->userns);
-    drop(&spare->netns);
+    drop_set(&spare->ready);
     spare->outside = next;
-    spare->userns = make_userns(next);
-    spare->netns = atoll_sys_make_netns(owner(next));
+    spare->layers_of = spare->layer_base;
+    if (complete(&spare->ready, next, spare->layer_base) == 0)
+        spare->ready.netns = atoll_sys_make_netns(owner(next));
 }

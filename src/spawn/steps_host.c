@@ -7,7 +7,6 @@
 #include "spawn/paths.h"
 #include "spawn/plan_run.h"
 #include "spawn/spare.h"
-#include "sys/ns.h"
 
 /*
  * Steps that run in spawn before the new process exists.
@@ -20,6 +19,8 @@
 static int make_range(struct atoll_plan_run *b, struct atoll_error *err)
 {
     const struct atoll_po_ids *ids = &b->ids;
+    struct atoll_spare_set set;
+    int r;
 
     if (!b->host->root)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM, "an own id range needs root");
@@ -27,15 +28,12 @@ static int make_range(struct atoll_plan_run *b, struct atoll_error *err)
         ids->inside != 0 || ids->outside > UINT32_MAX - RANGE_SIZE)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "id range %u+%u is not allowed",
                           ids->outside, ids->count);
-    b->userns_fd = atoll_spare_take(b->host->spare, ids->outside, &b->netns_fd);
-    if (b->userns_fd < 0)
-        return atoll_fail_errno(err, -b->userns_fd, "user namespace");
-    if (ids->layer_base == 0)
-        return 0;
-    b->layer_userns_fd =
-        atoll_sys_make_userns(atoll_plan_run_owner(b), ids->layer_base, ids->outside, ids->count);
-    if (b->layer_userns_fd < 0)
-        return atoll_fail_errno(err, -b->layer_userns_fd, "user namespace of layers");
+    r = atoll_spare_take(b->host->spare, ids->outside, ids->layer_base, &set);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "user namespace");
+    b->userns_fd = set.userns;
+    b->netns_fd = set.netns;
+    b->layer_userns_fd = set.layers;
     return 0;
 }
 

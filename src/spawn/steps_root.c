@@ -48,7 +48,9 @@ int atoll_step_layer(struct atoll_plan_run *b, const void *step, struct atoll_er
                           "and see the log if this persists");
     if (tree < 0)
         return atoll_fail_errno(err, -tree, "open layer %s", layer->slot);
-    if (b->ids.mode == ATOLL_IDS_RANGE) {
+    /* The layers of a builder have its ids already. */
+    if (b->ids.mode == ATOLL_IDS_RANGE &&
+        !(layer->disk_base != 0 && layer->disk_base == b->ids.outside)) {
         int userns = layer->disk_base == 0                   ? b->userns_fd
                      : layer->disk_base == b->ids.layer_base ? b->layer_userns_fd
                                                              : ATOLL_NO_FD;
@@ -214,7 +216,8 @@ static int mount_overlay(struct atoll_plan_run *b, struct mounting *m, struct at
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, E2BIG,
                           "this kernel cannot stack %zu layers; Linux 6.7 can", overlay->stack.len);
     if (fd == -ENOENT && overlay->stack.len > 0)
-        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, ENOENT, "a layer of the template is missing");
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
+                          "a layer of the template is missing: import or build it again");
     return fd < 0 ? atoll_fail_errno(err, -fd, "mount overlay") : fd;
 }
 

@@ -290,7 +290,7 @@ static void a_missing_layer_is_an_error(void **state)
     put_base(f);
     a = try_box(f, &spec);
     assert_false(a.ok);
-    assert_int_equal(a.error.kind, ATOLL_ERR_DATA_LOSS);
+    assert_int_equal(a.error.kind, ATOLL_ERR_FAILED_PRECONDITION);
 }
 
 /* Nothing of the layers of others, nor of the disk, is to be seen. */
@@ -376,6 +376,26 @@ static void a_step_that_changes_nothing_keeps_nothing(void **state)
     expect_layer(f, "empty", "");
     close_box(f, &b);
     drop_layer(f, "empty");
+}
+
+/* The host template below: its /usr is an overlay of its own, whose changes are part of the result. */
+static void a_step_on_the_host_template(void **state)
+{
+    struct fixture *f = need(state);
+    struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_STEP, "host");
+    struct box b;
+
+    open_box(f, &b, &spec);
+    expect(f, &b, "echo x > /usr/new; rm /usr/bin/env; echo y > /etc/new; touch /usr/bin/sudo", "");
+    assert_true(commit(f, &b, "", "on-host").ok);
+    expect_layer(f, "on-host", "./etc\n./etc/new\n./usr\n./usr/bin\n./usr/bin/env\n./usr/new\n");
+    close_box(f, &b);
+    spec = spec_of(f, ATOLL_BUILDER_NONE, "host on-host");
+    open_box(f, &b, &spec);
+    expect(f, &b, "cat /usr/new /etc/new; ls /usr/bin/env 2>/dev/null; ls /usr/bin/sudo",
+           "x\ny\n/usr/bin/sudo\n");
+    close_box(f, &b);
+    drop_layer(f, "on-host");
 }
 
 /* Also one that touches all that there is. */
@@ -663,6 +683,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(only_the_root_is_mounted),
         cmocka_unit_test(an_unpacker_makes_whiteouts),
         cmocka_unit_test(a_step_that_changes_nothing_keeps_nothing),
+        cmocka_unit_test(a_step_on_the_host_template),
         cmocka_unit_test(a_step_keeps_its_changes_only),
         cmocka_unit_test(a_program_of_the_same_name_is_kept),
         cmocka_unit_test(trees_are_read_only),
