@@ -8,7 +8,6 @@
  *
  * Blocking: reads the file. Ownership: the descriptor is borrowed until _close().
  */
-#define ATOLL_IMAGE_LAYOUT_MEMBERS_MAX 65536
 #define ATOLL_IMAGE_LAYOUT_IMAGES_MAX 64
 
 struct atoll_image_layout;

@@ -236,5 +236,8 @@ const char *atoll_image_reference_short(const struct atoll_image_reference *ref,
     if (hub && strncmp(path, library, sizeof(library) - 1) == 0 &&
         !strchr(path + sizeof(library) - 1, '/'))
         path += sizeof(library) - 1;
+    /* Without its host "a.b/c" would be of the host a.b. */
+    if (hub && strchr(path, '/') && looks_like_host(path, strcspn(path, "/")))
+        hub = false;
     return format(ref, hub ? "" : ref->host, path, out);
 }

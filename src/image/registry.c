@@ -258,30 +258,44 @@ static void note_scheme(struct atoll_image_registry *r, const char *host, int pl
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-/* Finds out whether a host that may be insecure has TLS: any answer shows it. */
+/* The status that a registry has for /v2/; 0: no answer. */
+static long probe(struct atoll_image_registry *r, const struct atoll_image_ask *ask,
+                  const struct atoll_image_place *place, const char *scheme)
+{
+    ATOLL_AUTOFREE struct atoll_image_head *head = calloc(1, sizeof(*head));
+    struct atoll_image_ask q = *ask;
+    struct atoll_error ignored = {0};
+    char url[sizeof(place->origin) + 16];
+    struct atoll_buf body = {0};
+
+    if (!head)
+        return 0;
+    (void)snprintf(url, sizeof(url), "%s://%s/v2/", scheme, place->host);
+    q.method = "GET";
+    q.url = url;
+    q.once = true;
+    q.head = head;
+    (void)!atoll_image_ask(r, &q, &body, &ignored);
+    atoll_buf_done(&body);
+    return head->status;
+}
+
+/* Finds out whether a host that may be insecure has TLS. On a loopback address http is tried first: a
+ * server that does not know TLS may not answer at all. One that does answers 400. */
 static void settle_scheme(struct atoll_image_registry *r, const struct atoll_image_ask *ask,
                           struct atoll_image_place *place)
 {
-    ATOLL_AUTOFREE struct atoll_image_head *head = calloc(1, sizeof(*head));
-    struct atoll_image_ask probe = *ask;
-    struct atoll_error ignored = {0};
-    char url[sizeof(place->origin) + 8];
-    struct atoll_buf body = {0};
+    struct atoll_image_url u;
     int plain = known_scheme(r, place->host);
+    long status;
 
-    if (plain < 0 && head) {
-        (void)snprintf(url, sizeof(url), "%s/v2/", place->origin);
-        probe.method = "GET";
-        probe.url = url;
-        probe.once = true;
-        probe.head = head;
-        (void)!atoll_image_ask(r, &probe, &body, &ignored);
-        atoll_buf_done(&body);
-        plain = head->status == 0;
-        if (head->status != 0)
-            note_scheme(r, place->host, 0);
+    if (plain < 0 && atoll_image_url_split(place->origin, &u) && is_loopback(u.host)) {
+        status = probe(r, ask, place, "http");
+        plain = status != 0 && status != 400;
+    } else if (plain < 0) {
+        plain = probe(r, ask, place, "https") == 0;
     }
-    if (plain > 0)
+    if (plain)
         (void)snprintf(place->origin, sizeof(place->origin), "http://%s", place->host);
 }
 

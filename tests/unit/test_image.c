@@ -29,6 +29,7 @@ static void names_are_read_as_docker_does(void **state)
         {"docker.io/library/alpine", "docker.io", "library/alpine", "latest", "", "alpine:latest"},
         {"index.docker.io/user/app:1", "docker.io", "user/app", "1", "", "user/app:1"},
         {"registry-1.docker.io/a", "docker.io", "library/a", "latest", "", "a:latest"},
+        {"docker.io/a.b/c", "docker.io", "a.b/c", "latest", "", "docker.io/a.b/c:latest"},
         {"library/a/b", "docker.io", "library/a/b", "latest", "", "library/a/b:latest"},
         {"ghcr.io/x/y:tag", "ghcr.io", "x/y", "tag", "", "ghcr.io/x/y:tag"},
         {"ghcr.io/x", "ghcr.io", "x", "latest", "", "ghcr.io/x:latest"},
