@@ -21,9 +21,18 @@ struct walk {
 
 static bool is_excluded(const struct walk *w)
 {
-    for (size_t i = 0; i < w->options->exclude_count; i++)
-        if (strcmp(w->options->excludes[i], w->path) == 0)
+    size_t low = 0, high = w->options->exclude_count;
+
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        int c = strcmp(w->options->excludes[mid], w->path);
+        if (c == 0)
             return true;
+        if (c < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
     return false;
 }
 

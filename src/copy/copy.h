@@ -14,7 +14,7 @@
  *     NAME   what it is called below DEST; may have several components (--parents).
  *            A file goes to DEST/NAME if DEST is a directory, else to DEST.
  *            A directory with NAME "" puts its content into DEST, else it becomes DEST/NAME
- *     --stdin            pairs come on stdin instead: PATH NUL NAME NUL …
+ *     --stdin            pairs come on stdin instead: PATH NUL NAME NUL … A NAME of "/" excludes PATH
  *     --chown U[:G]      names or numbers; names are those of /etc/passwd and /etc/group of the root. U
  *                        alone gives the user's group, or for a number the group with that number.
  *                        Default 0:0
@@ -42,7 +42,7 @@ struct atoll_copy_options {
     bool keep_owner;
     bool has_mode;
     mode_t mode;
-    const char *const *excludes; /* clean paths below the tree */
+    const char *const *excludes; /* clean paths below the tree, sorted by strcmp() */
     size_t exclude_count;
 };
 

@@ -10,12 +10,12 @@
 #include "copy/copy.h"
 
 #define EXIT_USAGE 2
-#define EXCLUDES_MAX 4096
+#define EXCLUDED "/" /* as NAME of a pair on stdin */
 #define INPUT_MAX ((size_t)256 * 1024 * 1024)
 
 struct request {
     struct atoll_copy_options options;
-    const char *excludes[EXCLUDES_MAX];
+    const char **excludes; /* owned, until the program ends */
     const char *root, *chown;
     bool from_stdin, list;
 };
@@ -54,6 +54,32 @@ static int read_mode(const char *text, struct atoll_copy_options *o)
     return 0;
 }
 
+static int add_exclude(struct request *r, const char *path)
+{
+    size_t count = r->options.exclude_count;
+
+    if ((count & (count - 1)) == 0) {
+        const char **more = realloc(r->excludes, ATOLL_MAX(2 * count, (size_t)1) * sizeof(*more));
+        if (!more)
+            return -ENOMEM;
+        r->excludes = more;
+    }
+    r->excludes[r->options.exclude_count++] = path;
+    return 0;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void sort_excludes(struct request *r)
+{
+    if (r->options.exclude_count > 0)
+        qsort(r->excludes, r->options.exclude_count, sizeof(*r->excludes), by_text);
+    r->options.excludes = r->excludes;
+}
+
 static int read_option(int option, struct request *r)
 {
     switch (option) {
@@ -75,10 +101,7 @@ static int read_option(int option, struct request *r)
         r->root = optarg;
         return 0;
     case 'x':
-        if (r->options.exclude_count == EXCLUDES_MAX)
-            return -E2BIG;
-        r->excludes[r->options.exclude_count++] = optarg;
-        return 0;
+        return add_exclude(r, optarg);
     default:
         return -EINVAL;
     }
@@ -109,22 +132,44 @@ static int read_input(struct atoll_buf *input, struct atoll_error *err)
     }
 }
 
-/* Pairs of the input, one after the other. */
-static int copy_input(const struct request *r, int root, int tree, const char *dest,
-                      struct atoll_buf *input, struct atoll_error *err)
+/* Takes the excluded paths of the input, and counts the pairs that are to be copied. */
+static int read_pairs(struct request *r, const char *at, const char *end, size_t *ret_count,
+                      struct atoll_error *err)
 {
-    const char *at = (const char *)atoll_buf_head(input), *end = at + atoll_buf_size(input);
     size_t texts = 0;
-    int result = 0;
 
     for (const char *p = at; p < end; p++)
         texts += *p == '\0';
     if (texts % 2 != 0 || (end > at && end[-1] != '\0'))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "malformed list of sources");
+    *ret_count = texts / 2;
+    while (at < end) {
+        const char *name = at + strlen(at) + 1;
+
+        if (strcmp(name, EXCLUDED) == 0) {
+            if (add_exclude(r, at) < 0)
+                return atoll_fail_errno(err, ENOMEM, "the list of sources");
+            --*ret_count;
+        }
+        at = name + strlen(name) + 1;
+    }
+    return 0;
+}
+
+/* Pairs of the input, one after the other. */
+static int copy_input(struct request *r, int root, int tree, const char *dest,
+                      struct atoll_buf *input, struct atoll_error *err)
+{
+    const char *at = (const char *)atoll_buf_head(input), *end = at + atoll_buf_size(input);
+    size_t count = 0;
+    int result = read_pairs(r, at, end, &count, err);
+
+    sort_excludes(r);
     while (result == 0 && at < end) {
         const char *name = at + strlen(at) + 1;
 
-        result = atoll_copy(root, tree, dest, texts > 2, at, name, &r->options, err);
+        if (strcmp(name, EXCLUDED) != 0)
+            result = atoll_copy(root, tree, dest, count > 1, at, name, &r->options, err);
         at = name + strlen(name) + 1;
     }
     return result;
@@ -195,6 +240,6 @@ int main(int argc, char **argv)
         return argc != 1 ? usage() : list(argv[0], &err) < 0 ? complain(&err) : 0;
     if (argc < 2 || argc % 2 != 0 || (r.from_stdin && argc != 2) || argv[1][0] != '/')
         return usage();
-    r.options.excludes = r.excludes;
+    sort_excludes(&r);
     return copy_all(&r, argv, argc, &err) < 0 ? complain(&err) : 0;
 }

@@ -13,6 +13,7 @@
  */
 #define TREE "/.atoll/source"
 #define HERE "/.atoll/here"
+#define EXCLUDED "/" /* as the name of a pair, see copy/copy.h */
 
 int atoll_stage_find_tree(const struct atoll_make_stage *stage, const char *from,
                           struct atoll_stage_tree *ret, struct atoll_error *err)
@@ -53,12 +54,18 @@ uint8_t *atoll_make_pairs(const struct atoll_copy_match *match, size_t *ret_len)
 
     for (size_t i = 0; i < match->pair_count; i++)
         len += strlen(match->pairs[i].path) + strlen(match->pairs[i].name) + 2;
+    for (size_t i = 0; i < match->exclude_count; i++)
+        len += strlen(match->excludes[i]) + sizeof(EXCLUDED) + 1;
     pairs = at = malloc(len + 1);
     if (!pairs)
         abort();
     for (size_t i = 0; i < match->pair_count; i++) {
         at = (uint8_t *)stpcpy((char *)at, match->pairs[i].path) + 1;
         at = (uint8_t *)stpcpy((char *)at, match->pairs[i].name) + 1;
+    }
+    for (size_t i = 0; i < match->exclude_count; i++) {
+        at = (uint8_t *)stpcpy((char *)at, match->excludes[i]) + 1;
+        at = (uint8_t *)stpcpy((char *)at, EXCLUDED) + 1;
     }
     *ret_len = len ? (size_t)(at - pairs) : 0;
     return pairs;
