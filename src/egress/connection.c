@@ -56,10 +56,13 @@ struct connection {
 
 /* Life and events */
 
+/* text may be the field's own. */
 static void set_text(char **field, const char *text)
 {
-    free(*field);
+    char *old = *field;
+
     *field = text ? strdup(text) : NULL;
+    free(old);
 }
 
 static void report(struct connection *c, enum atoll_egress_end end, int errnum, const char *hint)
