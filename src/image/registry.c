@@ -263,6 +263,7 @@ static long probe(struct atoll_image_registry *r, const struct atoll_image_ask *
                   const struct atoll_image_place *place, const char *scheme)
 {
     ATOLL_AUTOFREE struct atoll_image_head *head = calloc(1, sizeof(*head));
+    struct atoll_image_place there = *place;
     struct atoll_image_ask q = *ask;
     struct atoll_error ignored = {0};
     char url[sizeof(place->origin) + 16];
@@ -270,7 +271,9 @@ static long probe(struct atoll_image_registry *r, const struct atoll_image_ask *
 
     if (!head)
         return 0;
-    (void)snprintf(url, sizeof(url), "%s://%s/v2/", scheme, place->host);
+    (void)snprintf(there.origin, sizeof(there.origin), "%s://%s", scheme, place->host);
+    (void)snprintf(url, sizeof(url), "%s/v2/", there.origin);
+    q.place = &there;
     q.method = "GET";
     q.url = url;
     q.once = true;

@@ -90,6 +90,8 @@ int atoll_image_registry_digest(struct atoll_image_registry *r,
  * Gets a blob into the directory blobs_fd as "sha256-HEX"; returns at once if it is there. It is written
  * to "sha256-HEX.part" and renamed when its digest is right and it is on disk. A broken download is
  * continued there, also by a later call or daemon. Two calls for one blob: one waits for the other.
+ * A blob that is there is not asked for: where knowing a digest must not be enough to read it, give each
+ * tenant a directory.
  */
 int atoll_image_registry_get_blob(struct atoll_image_registry *r,
                                   const struct atoll_image_reference *ref,
