@@ -63,7 +63,7 @@ struct atoll_route_params {
     char exec[33], session[33];
     char port[6];
     char name[65];
-    char template[129];
+    char template[512];
     const char *path; /* borrowed from the request; NULL if the route has none */
 };
 

@@ -103,13 +103,13 @@ def attribute(world):
 
 
 def rootfs(world):
-    return {"name": "routes-made", "archive": world.archive(**{"etc/hello": b"x"})}
+    return {"name": "routes-made", "template": "routes-made", "archive": world.archive(**{"etc/hello": b"x"})}
 
 
 def template(world):
     answer = world.admin.put("/api/templates/routes-gone", world.archive(**{"etc/hello": b"x"}))
     assert answer.status == 201, answer.body
-    return {"name": "routes-gone"}
+    return {"template": "routes-gone"}
 
 
 def key(world):
@@ -337,14 +337,30 @@ SESSIONS = {
 
 OPERATORS = {
     "GET /api/templates": Entry(Ask(200, check=has("templates", 0, "name")), BAD_ALL),
-    "PUT /api/templates/{name}": Entry(
+    "PUT /api/templates/{template}": Entry(
         Ask(201, body=lambda values: values["archive"], check=has("name", value="routes-made")),
-        Ask(400, body=b"", at={"name": ".bad"}), given=rootfs),
+        Ask(400, body=b"", at={"template": ".bad"}), given=rootfs),
     "POST /api/templates/{name}/build": Entry(
         Ask(501, body=lambda values: values["archive"], at={"name": "routes-built"}),
         Ask(400, "?network=isolated", body=b""), given=rootfs),
     # Everybody's, so not for this key; admins remove them in test_cli.py.
-    "DELETE /api/templates/{name}": Entry(Ask(403), Ask(400, at={"name": ".bad"}), given=template),
+    "DELETE /api/templates/{template}": Entry(Ask(403), Ask(400, at={"template": ".bad"}), given=template),
+    "GET /api/templates/{template}": Entry(
+        Ask(200, check=has("layers", 0, "size_bytes")), Ask(400, at={"template": ".bad"}), given=template),
+    "GET /api/templates/{template}/versions": Entry(
+        Ask(200, check=has("versions", 0, "tags", 0, value="latest")),
+        Ask(404, at={"template": "nothing"}), given=template),
+    "GET /api/templates/{template}/diff": Entry(
+        Ask(200, "?with=routes-gone", check=has("changed", value={})), Ask(400), given=template),
+    "GET /api/templates/{template}/log": Entry(
+        Ask(404), Ask(400, at={"template": ".bad"}), given=template),
+    "GET /api/templates/{template}/sbom": Entry(
+        Ask(404), Ask(400, at={"template": ".bad"}), given=template),
+    "POST /api/templates/{template}/tags": Entry(
+        Ask(403, body={"tag": "x"}), Ask(400, body={}), given=template),
+    "PUT /api/templates/{template}/shares": Entry(
+        Ask(403, body={"public": True}), Ask(400, body={"public": 1}), given=template),
+    "POST /api/templates/gc": Entry(Ask(200, check=has("versions", value=0)), BAD_ALL),
     "GET /api/volumes": Entry(Ask(501), Ask(400, "?provider=nobody")),
     "DELETE /api/volumes/{name}": Entry(Ask(501), Ask(400, at={"name": ".bad"})),
     "GET /api/keys": Entry(Ask(200, check=has("keys", 0, "id")), BAD_ALL),

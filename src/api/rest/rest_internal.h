@@ -61,7 +61,7 @@ atoll_rest_handler atoll_rest_secret_create, atoll_rest_secret_list, atoll_rest_
 /* previews.c */
 atoll_rest_handler atoll_rest_preview_create, atoll_rest_preview_list, atoll_rest_preview_remove;
 /* templates.c */
-atoll_rest_handler atoll_rest_template_list, atoll_rest_template_import, atoll_rest_template_remove;
+atoll_rest_handler atoll_rest_template_list, atoll_rest_template_import;
 /* build.c, volumes.c */
 atoll_rest_handler atoll_rest_template_build;
 atoll_rest_handler atoll_rest_sandbox_snapshot, atoll_rest_volume_list, atoll_rest_volume_remove;
@@ -78,6 +78,8 @@ atoll_rest_handler atoll_rest_registry_get, atoll_rest_registry_list, atoll_rest
 /* artifacts.c: routes for artifacts of destroyed sandboxes, which the check of owners would not
  * find. */
 extern const struct atoll_routes atoll_rest_artifact_routes;
+/* template/versions.c: routes whose templates may have slashes in their names. */
+extern const struct atoll_routes atoll_rest_template_routes;
 
 /* The sandbox in the route; NULL: *err is set. Valid until control returns to the loop. */
 struct atoll_sandbox *atoll_rest_find_sandbox(const struct atoll_api_call *call,

@@ -104,10 +104,8 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   CONTEXT "/execute",     WRITE, FILES,  atoll_rest_context_execute, ""},
 
     {ATOLL_GET,    "/api/templates",       READ,  NONE,   atoll_rest_template_list, "all"},
-    {ATOLL_PUT,    "/api/templates/{name}", ADMIN, STREAM, atoll_rest_template_import, ""},
     {ATOLL_POST,   "/api/templates/{name}/build", ADMIN, STREAM, atoll_rest_template_build,
      "provider, file, network, memoryMB"},
-    {ATOLL_DELETE, "/api/templates/{name}", WRITE, NONE,   atoll_rest_template_remove, ""},
 
     {ATOLL_GET,    "/api/volumes",         READ,  NONE,   atoll_rest_volume_list, "provider"},
     {ATOLL_DELETE, "/api/volumes/{name}",  WRITE, NONE,   atoll_rest_volume_remove, "provider"},
@@ -163,6 +161,7 @@ static const struct atoll_routes routes = {.rows = rows,
                                            .count = ATOLL_ARRAY_LEN(rows),
                                            .params = params,
                                            .param_count = ATOLL_ARRAY_LEN(params)};
-static const struct atoll_routes *const tables[] = {&routes, &atoll_rest_artifact_routes, NULL};
+static const struct atoll_routes *const tables[] = {&routes, &atoll_rest_artifact_routes,
+                                                    &atoll_rest_template_routes, NULL};
 
 const struct atoll_facade atoll_rest_facade = {.is_own = true, .tables = tables};

@@ -394,22 +394,53 @@ void atoll_view_entry(struct atoll_json_out *out, const char *key, const struct 
     atoll_json_close(out, '}');
 }
 
-void atoll_view_template(struct atoll_json_out *out, const char *key,
-                         const struct atoll_template_view *v)
+static void write_words(struct atoll_json_out *out, const char *key, const char *words)
 {
-    atoll_json_open(out, key, '{');
+    char word[ATOLL_TEMPLATE_TAG_MAX + 1];
+
+    atoll_json_open(out, key, '[');
+    while (*words) {
+        size_t n = strcspn(words, " ");
+
+        (void)snprintf(word, sizeof(word), "%.*s", (int)n, words);
+        atoll_json_text(out, NULL, word);
+        words += n + (words[n] == ' ');
+    }
+    atoll_json_close(out, ']');
+}
+
+void atoll_view_template_fields(struct atoll_json_out *out, const struct atoll_template_view *v)
+{
     atoll_json_text(out, "name", v->name);
     atoll_json_text(out, "kind",
                     v->kind == ATOLL_TEMPLATE_HOST    ? "host"
                     : v->kind == ATOLL_TEMPLATE_IMAGE ? "image"
                                                       : "rootfs");
-    if (v->provider && *v->provider)
+    if (*v->provider)
         atoll_json_text(out, "provider", v->provider);
-    if (v->owner && *v->owner)
+    if (*v->owner) {
         atoll_json_text(out, "tenant", v->owner);
-    atoll_json_text(out, "digest", v->digest ? v->digest : "");
+        atoll_json_bool(out, "public", strcmp(v->shares, "*") == 0);
+        if (*v->shares && strcmp(v->shares, "*") != 0)
+            write_words(out, "shared_with", v->shares);
+    }
+    atoll_json_text(out, "digest", v->digest);
     atoll_json_u64(out, "size_bytes", v->size_bytes);
     atoll_json_time(out, "created_at", v->created_unix_ms);
+    if (v->kind == ATOLL_TEMPLATE_HOST)
+        return;
+    atoll_json_text(out, "version", v->id);
+    write_words(out, "tags", v->tags);
+    atoll_json_text(out, "source", v->source);
+    atoll_json_u64(out, "versions", v->version_count);
+    atoll_json_u64(out, "sandboxes", v->sandboxes);
+}
+
+void atoll_view_template(struct atoll_json_out *out, const char *key,
+                         const struct atoll_template_view *v)
+{
+    atoll_json_open(out, key, '{');
+    atoll_view_template_fields(out, v);
     atoll_json_close(out, '}');
 }
 

@@ -31,6 +31,8 @@ void atoll_view_entry(struct atoll_json_out *out, const char *key,
                       const struct atoll_am_entry *entry);
 void atoll_view_template(struct atoll_json_out *out, const char *key,
                          const struct atoll_template_view *view);
+/* The same without the braces. */
+void atoll_view_template_fields(struct atoll_json_out *out, const struct atoll_template_view *view);
 /* "truncated":{…}: bytes of an output that the journal no longer has. */
 void atoll_view_gap(struct atoll_json_out *out, const struct atoll_reader_item *gap);
 

@@ -71,6 +71,7 @@ struct atoll_template_usage atoll_templates_usage(struct atoll_engine *engine)
         .layer_bytes = t->layers.bytes,
         .steps = t->steps.map.used,
         .step_bytes = t->layers.step_bytes,
+        .step_max_bytes = engine->config.template_cache_max_bytes,
         .removed_layers = t->layers.removed,
         .removed_bytes = t->layers.removed_bytes,
         .removed_steps = t->steps.removed,

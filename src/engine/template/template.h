@@ -63,6 +63,7 @@ struct atoll_template_view {
     const char *provider; /* IMAGE: the provider that keeps it; else "" */
     /* Of the version. */
     const char *id;
+    const char *tags;   /* that point to it, separated by spaces */
     const char *layers; /* "": host, or kept by a provider */
     const char *config_json, *source, *definition, *start_cmd, *ready_cmd, *report_json; /* or "" */
     uint32_t cpu_millis;
@@ -182,6 +183,7 @@ size_t atoll_steps_drop(struct atoll_engine *engine, const char *tenant, const c
 struct atoll_template_usage {
     uint64_t versions, tags, layers, layer_bytes;
     uint64_t steps, step_bytes; /* bytes of layers that only cached steps use */
+    uint64_t step_max_bytes;
     uint64_t removed_layers, removed_bytes, removed_steps, removed_versions; /* since the start */
 };
 struct atoll_template_usage atoll_templates_usage(struct atoll_engine *engine);

@@ -23,6 +23,7 @@ struct atoll_template_view atoll_version_get(struct atoll_engine *engine,
         .owner = v->tmpl->owner,
         .provider = v->provider,
         .id = v->id,
+        .tags = v->tags ? v->tags : "",
         .layers = v->layers,
         .config_json = v->config,
         .source = v->source,
@@ -149,23 +150,14 @@ void atoll_template_each_version(struct atoll_engine *engine, const char *owner,
                                  void *arg)
 {
     const struct atoll_template *t = atoll_template_get(engine, owner, name);
-    char tags[ATOLL_TEMPLATE_TAGS_MAX * (ATOLL_TEMPLATE_TAG_MAX + 1) + 1];
 
     if (!t)
         return;
     ATOLL_LIST_FOREACH (&t->versions, node) {
         const struct atoll_version *v = ATOLL_CONTAINER_OF(node, struct atoll_version, node);
         struct atoll_template_view view = atoll_version_get(engine, v);
-        size_t at = 0;
 
-        tags[0] = '\0';
-        ATOLL_LIST_FOREACH (&t->tags, tag_node) {
-            const struct atoll_tag *tag = ATOLL_CONTAINER_OF(tag_node, struct atoll_tag, node);
-            if (tag->version == v)
-                at += (size_t)snprintf(tags + at, sizeof(tags) - at, "%s%s", at ? " " : "",
-                                       tag->name);
-        }
-        fn(arg, &view, tags);
+        fn(arg, &view, view.tags);
     }
 }
 

@@ -139,6 +139,27 @@ void atoll_version_link(struct atoll_engine *engine, struct atoll_template *t,
     t->version_count++;
 }
 
+/* Writes the texts of tags of all versions again. */
+static void write_tags(struct atoll_template *t)
+{
+    char text[ATOLL_TEMPLATE_TAGS_MAX * (ATOLL_TEMPLATE_TAG_MAX + 1) + 1];
+
+    ATOLL_LIST_FOREACH (&t->versions, node) {
+        struct atoll_version *v = version_at(node);
+        size_t at = 0;
+
+        text[0] = '\0';
+        ATOLL_LIST_FOREACH (&t->tags, tag_node)
+            if (tag_at(tag_node)->version == v && at < sizeof(text))
+                at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s", at ? " " : "",
+                                       tag_at(tag_node)->name);
+        free(v->tags);
+        v->tags = strdup(text);
+        if (!v->tags)
+            abort();
+    }
+}
+
 void atoll_tag_set(struct atoll_engine *engine, struct atoll_version *v, const char *name)
 {
     struct atoll_tag *tag = find_tag(v->tmpl, name);
@@ -151,21 +172,25 @@ void atoll_tag_set(struct atoll_engine *engine, struct atoll_version *v, const c
         tables(engine)->tags++;
     }
     tag->version = v;
+    write_tags(v->tmpl);
 }
 
 void atoll_tag_remove(struct atoll_engine *engine, struct atoll_tag *tag)
 {
-    tag->version->tmpl->tag_count--;
+    struct atoll_template *t = tag->version->tmpl;
+
+    t->tag_count--;
     tables(engine)->tags--;
     atoll_list_remove(&tag->node);
     free(tag);
+    write_tags(t);
 }
 
 struct atoll_version *atoll_version_free(struct atoll_version *v)
 {
     if (v) {
         char *const texts[] = {v->layers,    v->config,    v->source, v->definition,
-                               v->start_cmd, v->ready_cmd, v->report};
+                               v->start_cmd, v->ready_cmd, v->report, v->tags};
         for (size_t i = 0; i < ATOLL_ARRAY_LEN(texts); i++)
             free(texts[i]);
         free(v);

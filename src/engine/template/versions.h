@@ -27,6 +27,7 @@ struct atoll_version {
     uint32_t cpu_millis;
     uint64_t memory_bytes;
     int64_t created_unix_ms;
+    char *tags; /* that point to it, separated by spaces; owned */
 };
 
 struct atoll_tag {

@@ -98,6 +98,24 @@ static void gather_disk(const struct atoll_engine *engine)
         atoll_metric_set(ATOLL_METRIC_DISK_FREE, ATOLL_NO_LABELS, (double)disk.free_bytes);
 }
 
+static void gather_templates(struct atoll_engine *engine)
+{
+    const struct atoll_template_usage usage = atoll_templates_usage(engine);
+
+    atoll_metric_set(ATOLL_METRIC_TEMPLATES, ATOLL_LABELS("versions"), (double)usage.versions);
+    atoll_metric_set(ATOLL_METRIC_TEMPLATES, ATOLL_LABELS("tags"), (double)usage.tags);
+    atoll_metric_set(ATOLL_METRIC_TEMPLATES, ATOLL_LABELS("layers"), (double)usage.layers);
+    atoll_metric_set(ATOLL_METRIC_TEMPLATES, ATOLL_LABELS("cached steps"), (double)usage.steps);
+    atoll_metric_set(ATOLL_METRIC_TEMPLATES_REMOVED, ATOLL_LABELS("versions"),
+                     (double)usage.removed_versions);
+    atoll_metric_set(ATOLL_METRIC_TEMPLATES_REMOVED, ATOLL_LABELS("layers"),
+                     (double)usage.removed_layers);
+    atoll_metric_set(ATOLL_METRIC_TEMPLATES_REMOVED, ATOLL_LABELS("cached steps"),
+                     (double)usage.removed_steps);
+    atoll_metric_set(ATOLL_METRIC_KEPT_BYTES, ATOLL_LABELS("layers"), (double)usage.layer_bytes);
+    set_kept("build cache", usage.step_bytes, usage.step_max_bytes);
+}
+
 static void gather_audit(const struct atoll_audit *audit)
 {
     uint64_t bytes, max_bytes;
@@ -172,6 +190,7 @@ void atoll_rest_metrics(struct atoll_api_call *call, const uint8_t *body ATOLL_U
                      (double)atoll_preview_active(call->api->preview));
     gather_sandboxes(call->engine);
     gather_disk(call->engine);
+    gather_templates(call->engine);
     gather_audit(call->api->config.audit);
     gather_process();
     atoll_buf_init(&text, TEXT_MAX);

@@ -7,7 +7,7 @@
 
 static bool sees(const struct atoll_api_call *call, const struct atoll_template_view *view)
 {
-    return !view->owner || !*view->owner || atoll_api_sees(call, view->owner);
+    return atoll_api_sees(call, view->owner) || atoll_template_may_use(view, call->caller.tenant);
 }
 
 void atoll_rest_template_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
@@ -21,26 +21,6 @@ void atoll_rest_template_list(struct atoll_api_call *call, const uint8_t *body A
         if (sees(call, &view))
             atoll_view_template(&list->out, NULL, &view);
     atoll_list_reply_done(list, NULL);
-}
-
-void atoll_rest_template_remove(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
-                                size_t n ATOLL_UNUSED)
-{
-    struct atoll_template_view view;
-    struct atoll_error error;
-    char owner[65] = "";
-    bool found = atoll_templates_find(call->engine, call->caller.tenant, call->params.name, &view);
-
-    if (found && view.owner)
-        (void)snprintf(owner, sizeof(owner), "%s", view.owner);
-    if (found && !*owner && call->caller.scope < ATOLL_SCOPE_ADMIN) {
-        (void)atoll_fail(&error, ATOLL_ERR_PERMISSION_DENIED, EPERM,
-                         "%s is a shared template: to remove it needs a key of scope admin",
-                         call->params.name);
-        atoll_api_fail(call, &error);
-        return;
-    }
-    atoll_templates_remove(call->engine, owner, call->params.name, atoll_rest_done, call);
 }
 
 /* Import: the archive is passed on at the speed at which it is unpacked. */
@@ -111,5 +91,5 @@ void atoll_rest_template_import(struct atoll_api_call *call, const uint8_t *body
     struct import *i = atoll_api_alloc(sizeof(*i));
 
     i->call = call;
-    atoll_templates_import(call->engine, call->params.name, import_ready, i);
+    atoll_templates_import(call->engine, call->params.template, import_ready, i);
 }
