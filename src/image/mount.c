@@ -254,8 +254,6 @@ static int check_kind(struct draft *d)
         return atoll_recipe_refuse(d->err, 0, "--mount: a secret needs an id or a target");
     if (secret && mount->source && mount->id)
         return atoll_recipe_refuse(d->err, 0, "--mount: a secret has an id or a source, not both");
-    if (!secret && mount->type != ATOLL_RECIPE_MOUNT_SSH && !mount->target)
-        return atoll_recipe_refuse(d->err, 0, "--mount: type %s needs a target", type);
     return 0;
 }
 
@@ -294,6 +292,8 @@ static int fill_defaults(struct draft *d)
     if (!d->access_given)
         mount->readonly =
             mount->type != ATOLL_RECIPE_MOUNT_CACHE && mount->type != ATOLL_RECIPE_MOUNT_TMPFS;
+    if (mount->type <= ATOLL_RECIPE_MOUNT_TMPFS && !mount->target)
+        mount->target = ".";
     if (mount->type == ATOLL_RECIPE_MOUNT_CACHE && !mount->id)
         mount->id = mount->target;
     if (mount->type == ATOLL_RECIPE_MOUNT_SSH && !mount->id)

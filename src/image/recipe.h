@@ -79,8 +79,9 @@ struct atoll_recipe_mount {
     const char *text; /* as written; scope.h reads it again with variables replaced */
     const char *id;   /* cache: default its target; secret: its source or the target's last name;
                          * ssh: "default"; NULL: the other types */
-    const char
-        *target; /* may be relative to WORKDIR; NULL: ssh, or a secret that is only a variable */
+    /* May be relative to WORKDIR, and is "." if it was not given; NULL: ssh, or a secret that is only a
+     * variable. */
+    const char *target;
     const char *source; /* path in `from`; NULL: its root */
     const char *from; /* stage, its number, or image; NULL: the build context, or an empty cache */
     const char *env;  /* a secret as variable of this name; NULL: as file */

@@ -95,7 +95,10 @@ static const struct row rows[] = {
      "{'args':['a'],'flags':{'mounts':[{'readonly':true,'target':'/a,b','type':'bind'}]},'kind':"
      "'RUN'}",
      NULL},
-    {"RUN --mount=type=cache a", NULL, "line 2: --mount: type cache needs a target"},
+    {"RUN --mount=from=b a",
+     "{'args':['a'],'flags':{'mounts':[{'from':'b','readonly':true,'target':'.','type':'bind'}]},"
+     "'kind':'RUN'}",
+     NULL},
     {"RUN --mount=type=what,target=/x a", NULL, "line 2: --mount: type=what: it must be bind"},
     {"RUN --mount=type=secret a", NULL, "line 2: --mount: a secret needs an id"},
     {"RUN --mount=type=secret,id=a,src=b a", NULL, "line 2: --mount: a secret has an id or"},
