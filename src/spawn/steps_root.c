@@ -140,7 +140,8 @@ static void append_lowers(struct mounting *m)
  * long, with about 90 layers. */
 static int join_lowers(struct mounting *m)
 {
-    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    /* Other names at the top of the disk are in lower case. */
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     const struct atoll_strv *stack = &m->overlay->stack;
     size_t base = sizeof(digits) - 1;
     int len = snprintf(m->joined, sizeof(m->joined), "%s", m->overlay->lowers);

@@ -15,7 +15,7 @@ from places import providers_yaml
 from rest import Rest
 from resting import kill_daemon, spawn_pid
 
-TESTS = ["health", "life", "network", "walls", "large_disk", "out_of_memory", "end", "refusals",
+TESTS = ["health", "life", "stack", "network", "walls", "large_disk", "out_of_memory", "end", "refusals",
          "lost_while_formatting"]
 
 pytestmark = [

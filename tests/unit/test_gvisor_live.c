@@ -91,6 +91,45 @@ static void test_health(void **state)
     p = p->ops->free(p);
 }
 
+/* Makes a layer with a file, and one that removes it; the lowest has a shell. */
+static void put_layers(void)
+{
+    char command[1024];
+
+    (void)snprintf(
+        command, sizeof(command),
+        "set -e; mkdir -p %s/layers; cd %s/layers; mkdir -p low/bin low/d low/etc mid/d top/d; "
+        "cp /bin/busybox low/bin; for i in sh cat ls id grep; do ln -s busybox low/bin/$i; "
+        "done; echo root:x:0:0::/:/bin/sh > low/etc/passwd; "
+        "echo 1 > low/d/a; echo 1 > low/gone; echo 2 > mid/d/b; mknod mid/gone c 0 0; "
+        "echo 3 > top/d/a; chown -hR %u:%u low mid top",
+        state_dir, state_dir, ATOLL_LAYER_BASE, ATOLL_LAYER_BASE);
+    assert_int_equal(system(command), 0);
+}
+
+static void test_stack(void **state)
+{
+    struct atoll_sync_provider *p = provider();
+    struct atoll_spec spec = spec_of();
+    struct agent_client c;
+    char command[256];
+
+    (void)state;
+    spec.template_kind = ATOLL_TEMPLATE_ROOTFS;
+    spec.layers = "low mid top";
+    spec.layer_base = ATOLL_LAYER_BASE;
+    put_layers();
+    create(p, &spec, &c);
+    expect_as(&c, "root", "cat /d/a /d/b; ls /gone 2>/dev/null; id -u", "3\n2\n0\n");
+    expect_as(&c, "root", "echo 4 > /d/a; cat /d/a; ls -d /layers 2>/dev/null", "4\n");
+    leave(&c);
+    destroy(p, &spec);
+    assert_no_trace(&spec);
+    p = p->ops->free(p);
+    (void)snprintf(command, sizeof(command), "cd %s/layers && rm -r low mid top", state_dir);
+    assert_int_equal(system(command), 0);
+}
+
 static void test_life(void **state)
 {
     struct atoll_sync_provider *p = provider();
@@ -380,15 +419,11 @@ static void test_lost_while_formatting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_health),
-        cmocka_unit_test(test_life),
-        cmocka_unit_test(test_network),
-        cmocka_unit_test(test_walls),
-        cmocka_unit_test(test_large_disk),
-        cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_end),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_lost_while_formatting),
+        cmocka_unit_test(test_health),        cmocka_unit_test(test_life),
+        cmocka_unit_test(test_stack),         cmocka_unit_test(test_network),
+        cmocka_unit_test(test_walls),         cmocka_unit_test(test_large_disk),
+        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_end),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_lost_while_formatting),
     };
 
     state_dir = getenv("ATOLL_TEST_GVISOR");

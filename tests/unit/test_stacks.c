@@ -667,6 +667,60 @@ static int run_rootless(void)
     return cmocka_run_group_tests_name("without root", tests, setup, teardown);
 }
 
+/* --- kernels that take all layers in one option --- */
+
+static void too_many_layers_are_an_error(void **state)
+{
+    struct fixture *f = need(state);
+    char layers[ATOLL_STACK_CAP] = BASE;
+    struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_NONE, layers);
+    struct answer a;
+
+    put_base(f);
+    for (size_t i = 1; i < ATOLL_LAYERS_MAX; i++)
+        (void)snprintf(layers + strlen(layers), sizeof(layers) - strlen(layers), " l%zu", i);
+    a = try_box(f, &spec);
+    assert_false(a.ok);
+    assert_int_equal(a.error.kind, ATOLL_ERR_FAILED_PRECONDITION);
+    assert_non_null(strstr(a.error.text, "cannot stack 128 layers"));
+}
+
+static void a_stack_of_eighty(void **state)
+{
+    a_stack_of(need(state), 80);
+}
+
+static int run_joined(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stack_of_two),
+        cmocka_unit_test(a_stack_of_eighty),
+        cmocka_unit_test(too_many_layers_are_an_error),
+        cmocka_unit_test(trees_are_read_only),
+    };
+    return cmocka_run_group_tests_name("one option", tests, setup, teardown);
+}
+
+static void with_one_option_for_all(void **state)
+{
+    int status;
+    pid_t pid;
+
+    (void)need(state);
+#ifndef ATOLL_TEST_SWITCHES
+    skip();
+#endif
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)setenv("ATOLL_WEAKEN", "lowerdir_append", 1);
+        (void)execl(self, self, "joined", NULL);
+        _exit(2);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 static int setup_as_root(void **state)
 {
     return geteuid() == 0 && access(BUSYBOX, X_OK) == 0 ? setup(state) : 0;
@@ -693,9 +747,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_commit_needs_a_builder_and_names),
         cmocka_unit_test(a_plan_cannot_name_other_places),
         cmocka_unit_test(without_root),
+        cmocka_unit_test(with_one_option_for_all),
     };
 
     self = argv[0];
+    if (argc > 1 && strcmp(argv[1], "joined") == 0)
+        return run_joined();
     if (argc > 1 && strcmp(argv[1], "rootless") == 0)
         return run_rootless();
     return cmocka_run_group_tests(tests, setup_as_root, teardown);
