@@ -14,6 +14,7 @@ _Static_assert(sizeof(struct head) == ATOLL_TAR_BLOCK, "a head is one block");
 /* The largest size and time that eleven octal digits can express. */
 #define SIZE_MAX_OCTAL UINT64_C(077777777777)
 #define ID_MAX_OCTAL 07777777u
+#define RECORDS_MAX ((size_t)1024 * 1024) /* with attributes */
 
 size_t atoll_tar_padding(uint64_t size)
 {
@@ -48,14 +49,48 @@ static int append_head(struct atoll_buf *out, struct head *h)
 }
 
 /* Appends "LENGTH key=value\n", where LENGTH includes its own digits. */
-static int append_record(struct atoll_buf *out, const char *key, const char *value)
+static int append_bytes(struct atoll_buf *out, const char *prefix, const char *key,
+                        const void *value, size_t n)
 {
-    size_t rest = strlen(key) + strlen(value) + 3, len = rest + 1;
+    size_t rest = strlen(prefix) + strlen(key) + n + 3, len = rest + 1;
     char digits[24];
+    int r;
 
     while (rest + (size_t)snprintf(digits, sizeof(digits), "%zu", len) != len)
         len = rest + strlen(digits);
-    return atoll_buf_appendf(out, "%zu %s=%s\n", len, key, value);
+    r = atoll_buf_appendf(out, "%zu %s%s=", len, prefix, key);
+    if (r == 0)
+        r = atoll_buf_append(out, value, n);
+    return r < 0 ? r : atoll_buf_appends(out, "\n");
+}
+
+static int append_record(struct atoll_buf *out, const char *key, const char *value)
+{
+    return append_bytes(out, "", key, value, strlen(value));
+}
+
+static int append_number(struct atoll_buf *out, const char *key, uint64_t value)
+{
+    char digits[24];
+
+    (void)snprintf(digits, sizeof(digits), "%llu", (unsigned long long)value);
+    return append_record(out, key, digits);
+}
+
+/* Seconds with a fraction; a negative time is that of the nearest second before, plus nanoseconds. */
+static int append_time(struct atoll_buf *out, int64_t s, uint32_t ns)
+{
+    char text[48], *end;
+    bool borrowed = s < 0 && ns > 0;
+    uint64_t whole = s < 0 ? (uint64_t) - (s + borrowed) : (uint64_t)s;
+
+    (void)snprintf(text, sizeof(text), "%s%llu.%09u", s < 0 ? "-" : "", (unsigned long long)whole,
+                   borrowed ? 1000000000 - ns : ns);
+    for (end = text + strlen(text); end[-1] == '0'; end--)
+        end[-1] = '\0';
+    if (end[-1] == '.')
+        end[-1] = '\0';
+    return append_record(out, "mtime", text);
 }
 
 static int pad(struct atoll_buf *out, uint64_t size)
@@ -64,24 +99,53 @@ static int pad(struct atoll_buf *out, uint64_t size)
     return atoll_buf_append(out, zeros, atoll_tar_padding(size));
 }
 
+static bool is_link(const struct atoll_tar_entry *e)
+{
+    return e->type == ATOLL_TAR_SYMLINK || e->type == ATOLL_TAR_HARD_LINK;
+}
+
+static int append_exact(struct atoll_buf *records, const struct atoll_tar_entry *e)
+{
+    int r = 0;
+
+    if (e->mtime_ns > 0 || e->mtime_s < 0 || (uint64_t)e->mtime_s > SIZE_MAX_OCTAL)
+        r = append_time(records, e->mtime_s, e->mtime_ns);
+    if (r == 0 && e->uid > ID_MAX_OCTAL)
+        r = append_number(records, "uid", e->uid);
+    if (r == 0 && e->gid > ID_MAX_OCTAL)
+        r = append_number(records, "gid", e->gid);
+    return r;
+}
+
+static int append_records(struct atoll_buf *records, const struct atoll_tar_entry *e)
+{
+    struct head h;
+    int r = 0;
+
+    if (strlen(e->name) > sizeof(h.name))
+        r = append_record(records, "path", e->name);
+    if (r == 0 && is_link(e) && strlen(e->target) > sizeof(h.target))
+        r = append_record(records, "linkpath", e->target);
+    if (r == 0 && e->type == ATOLL_TAR_FILE && e->size > SIZE_MAX_OCTAL)
+        r = append_number(records, "size", e->size);
+    if (r == 0 && e->exact)
+        r = append_exact(records, e);
+    for (size_t i = 0; r == 0 && i < e->attribute_count; i++)
+        r = append_bytes(records, "SCHILY.xattr.", e->attributes[i].name, e->attributes[i].value,
+                         e->attributes[i].len);
+    return r;
+}
+
 /* Values that do not fit into the fields of the head are written before it, in an entry of type
  * x. */
-static int append_extended(struct atoll_buf *out, const char *name, const char *target,
-                           uint64_t size)
+static int append_extended(struct atoll_buf *out, const struct atoll_tar_entry *e)
 {
     struct head h = {.type = 'x'};
     struct atoll_buf records;
-    char digits[24];
-    int r = 0;
+    int r;
 
-    atoll_buf_init(&records, (size_t)16 * 1024);
-    (void)snprintf(digits, sizeof(digits), "%llu", (unsigned long long)size);
-    if (strlen(name) > sizeof(h.name))
-        r = append_record(&records, "path", name);
-    if (r == 0 && strlen(target) > sizeof(h.target))
-        r = append_record(&records, "linkpath", target);
-    if (r == 0 && size > SIZE_MAX_OCTAL)
-        r = append_record(&records, "size", digits);
+    atoll_buf_init(&records, e->attribute_count ? RECORDS_MAX : (size_t)16 * 1024);
+    r = append_records(&records, e);
     if (r == 0 && atoll_buf_size(&records) > 0) {
         put(h.name, sizeof(h.name), "pax");
         put_octal(h.mode, sizeof(h.mode), 0644);
@@ -98,10 +162,10 @@ static int append_extended(struct atoll_buf *out, const char *name, const char *
 
 int atoll_tar_head(struct atoll_buf *out, const struct atoll_tar_entry *e)
 {
-    const char *target = e->type == ATOLL_TAR_SYMLINK ? e->target : "";
+    const char *target = is_link(e) ? e->target : "";
     uint64_t size = e->type == ATOLL_TAR_FILE ? e->size : 0;
     struct head h = {.type = (char)e->type};
-    int r = append_extended(out, e->name, target, size);
+    int r = append_extended(out, e);
 
     put(h.name, sizeof(h.name), e->name);
     put(h.target, sizeof(h.target), target);

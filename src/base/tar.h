@@ -9,18 +9,31 @@
 
 enum atoll_tar_type {
     ATOLL_TAR_FILE = '0',
+    ATOLL_TAR_HARD_LINK = '1',
     ATOLL_TAR_SYMLINK = '2',
     ATOLL_TAR_DIRECTORY = '5',
+    ATOLL_TAR_FIFO = '6',
+};
+
+struct atoll_tar_attribute {
+    const char *name; /* "user.x" */
+    const void *value;
+    size_t len;
 };
 
 struct atoll_tar_entry {
     enum atoll_tar_type type;
     const char *name;          /* in the archive */
-    const char *target;        /* of a symbolic link; else ignored */
+    const char *target;        /* of a link; else ignored */
     const char *owner, *group; /* names; NULL: none */
     uint32_t mode, uid, gid;
     uint64_t size; /* of a file; else ignored */
     int64_t mtime_s;
+    /* Records of pax for a time or owner that the head cannot express; else it has the nearest value. */
+    bool exact;
+    uint32_t mtime_ns; /* with exact */
+    const struct atoll_tar_attribute *attributes;
+    size_t attribute_count;
 };
 
 /* Appends the head of an entry. -ENOBUFS, -ENOMEM. */

@@ -4,6 +4,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include "base/fd.h"
 #include "base/text.h"
 #include "unpack/unpack.h"
@@ -24,7 +25,9 @@ const char *__asan_default_options(void)
 
 static const char usage_text[] =
     "Usage: atoll-unpack [--plain] [--manifest FILE] [--max-bytes N] [--max-files N]\n"
-    "                    [--max-path N] [--max-ratio N] DIR < ARCHIVE\n";
+    "                    [--max-path N] [--max-ratio N] DIR < ARCHIVE\n"
+    "       atoll-unpack pack [--compress none|gzip|zstd] [--level N] [--plain]\n"
+    "                    [--output FILE] DIR\n";
 
 static int usage(void)
 {
@@ -117,7 +120,97 @@ static int run_unpack(int argc, char **argv)
     return fflush(stdout) == 0 ? 0 : EXIT_OTHER;
 }
 
+static const struct option pack_options[] = {
+    {"plain", no_argument, NULL, 'p'},
+    {"compress", required_argument, NULL, 'c'},
+    {"level", required_argument, NULL, 'l'},
+    {"output", required_argument, NULL, 'o'},
+    {NULL, 0, NULL, 0},
+};
+
+static int read_compression(const char *name, enum atoll_pack_compression *ret)
+{
+    static const char *const names[] = {"none", "gzip", "zstd"};
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++)
+        if (strcmp(name, names[i]) == 0) {
+            *ret = (enum atoll_pack_compression)i;
+            return 0;
+        }
+    return -EINVAL;
+}
+
+static int read_pack_option(int option, struct atoll_pack_options *o, const char **output)
+{
+    uint64_t level;
+    int r = 0;
+
+    switch (option) {
+    case 'p':
+        o->plain = true;
+        break;
+    case 'c':
+        r = read_compression(optarg, &o->compression);
+        break;
+    case 'l':
+        r = atoll_text_u64(optarg, 1, 22, &level);
+        o->level = r == 0 ? (int)level : 0;
+        break;
+    case 'o':
+        *output = optarg;
+        break;
+    default:
+        r = -EINVAL;
+    }
+    return r;
+}
+
+static int open_output(const char *path, struct atoll_error *err)
+{
+    int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644) : STDOUT_FILENO;
+    return fd < 0 ? atoll_fail_errno(err, errno, "open %s", path) : fd;
+}
+
+static int run_pack(int argc, char **argv)
+{
+    struct atoll_pack_options o = {0};
+    struct atoll_pack_result r;
+    struct atoll_error err;
+    const char *output = NULL;
+    int option, dir, out;
+
+    while ((option = getopt_long(argc, argv, "", pack_options, NULL)) != -1)
+        if (read_pack_option(option, &o, &output) < 0)
+            return usage();
+    if (argc != optind + 1)
+        return usage();
+    dir = open_directory(argv[optind], &err);
+    out = dir < 0 ? dir : open_output(output, &err);
+    if (out < 0 || atoll_pack(dir, out, &o, &r, &err) < 0)
+        return report(output ? STDOUT_FILENO : STDERR_FILENO, &err);
+    (void)dprintf(output ? STDOUT_FILENO : STDERR_FILENO,
+                  "{\"digest\":\"sha256:%s\",\"bytes\":%llu,\"diffId\":\"sha256:%s\","
+                  "\"tarBytes\":%llu,\"files\":%llu}\n",
+                  r.digest, (unsigned long long)r.bytes, r.diff_id, (unsigned long long)r.tar_bytes,
+                  (unsigned long long)r.files);
+    return 0;
+}
+
+/* A deep tree has many descriptors open while it is packed. */
+static void raise_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 int main(int argc, char **argv)
 {
+    raise_limit();
+    if (argc > 1 && strcmp(argv[1], "pack") == 0)
+        return run_pack(argc - 1, argv + 1);
     return run_unpack(argc, argv);
 }

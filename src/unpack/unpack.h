@@ -72,3 +72,21 @@ struct atoll_unpack_result {
  * as above. */
 int atoll_unpack(int in, int dir, int notes_fd, const struct atoll_unpack_options *options,
                  struct atoll_unpack_result *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+
+enum atoll_pack_compression { ATOLL_PACK_NONE, ATOLL_PACK_GZIP, ATOLL_PACK_ZSTD };
+
+struct atoll_pack_options {
+    bool plain;
+    enum atoll_pack_compression compression;
+    int level; /* 0: the default of the compression */
+};
+
+struct atoll_pack_result {
+    char digest[65], diff_id[65];
+    uint64_t bytes, tar_bytes, files;
+};
+
+/* Writes the archive of the tree `dir` to `out`. Blocking. INVALID_ARGUMENT: a layer cannot express a name;
+ * RESOURCE_EXHAUSTED, INTERNAL. */
+int atoll_pack(int dir, int out, const struct atoll_pack_options *options,
+               struct atoll_pack_result *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
