@@ -44,3 +44,20 @@ int atoll_image_layout_read(const struct atoll_image_layout *l, size_t i,
                             const struct atoll_image_platform *platform,
                             struct atoll_image_layout_image *ret,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* What to write into an archive. Everything is borrowed. */
+struct atoll_image_layout_new {
+    const struct atoll_image_reference *name; /* NULL: the image gets no name */
+    const char *manifest, *config;            /* documents */
+    size_t manifest_len, config_len;
+    /* Opens layer i of the manifest, whose bytes begin at offset 0; the writer closes it. */
+    int (*open_layer)(void *arg, size_t i, const struct atoll_image_descriptor *layer,
+                      struct atoll_error *err);
+    void *arg;
+};
+
+/* Writes an OCI layout that also has manifest.json, so that `docker load`, podman and skopeo read it. The
+ * same image gives the same bytes. FAILED_PRECONDITION: the manifest; DATA_LOSS: a layer is shorter than its
+ * manifest says; INTERNAL: out_fd. */
+int atoll_image_layout_write(int out_fd, const struct atoll_image_layout_new *what,
+                             struct atoll_error *err) ATOLL_MUST_CHECK;

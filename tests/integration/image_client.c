@@ -4,11 +4,13 @@
  *   image-client [OPTION VALUE]... find REFERENCE
  *   image-client [OPTION VALUE]... pull REFERENCE DIR        blobs, config and manifest.json to DIR
  *   image-client [OPTION VALUE]... push REFERENCE DIR [FROM] what pull made; FROM: a repository with the blobs
- *   image-client [OPTION VALUE]... archive FILE
+ *   image-client save REFERENCE DIR FILE                     an archive of what pull made
+ *   image-client archive FILE
  *
  * Options: platform, config (Docker's config.json), mirror (HOST=URL), insecure (HOST), ca, public (1: no
  * private addresses), deadline (ms). Prints one JSON object: the image, or {"error", "kind", "hint"}.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -116,6 +118,43 @@ static int push(const struct atoll_image_reference *ref, int dir_fd, const char 
                                                      &call, err);
 }
 
+static int open_layer(void *arg, size_t i, const struct atoll_image_descriptor *layer,
+                      struct atoll_error *err)
+{
+    char name[ATOLL_IMAGE_DIGEST_MAX];
+    int fd = openat(*(int *)arg, atoll_image_blob_name(layer->digest, name), O_RDONLY | O_CLOEXEC);
+
+    return fd < 0 ? atoll_fail_errno(err, errno, "layer %zu", i) : fd;
+}
+
+static int save(char **args, struct atoll_error *err)
+{
+    static char text[1 << 20], config[1 << 20];
+    ATOLL_AUTOCLOSE int dir_fd = open(args[2], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ATOLL_AUTOCLOSE int fd = open(args[3], O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    int n = atoll_fd_read_file(dir_fd, "manifest.json", text, sizeof(text)), m = 0;
+    char name[ATOLL_IMAGE_DIGEST_MAX];
+    struct atoll_image_reference ref;
+    int r = atoll_image_reference_parse(args[1], &ref, err);
+
+    if (r == 0)
+        r = atoll_image_manifest_parse(text, (size_t)ATOLL_MAX(n, 0), &image.manifest, err);
+    if (r == 0)
+        m = atoll_fd_read_file(dir_fd, atoll_image_blob_name(image.manifest.config.digest, name),
+                               config, sizeof(config));
+    return r < 0 ? r
+                 : atoll_image_layout_write(
+                       fd,
+                       &(struct atoll_image_layout_new){.name = &ref,
+                                                        .manifest = text,
+                                                        .manifest_len = (size_t)n,
+                                                        .config = config,
+                                                        .config_len = (size_t)ATOLL_MAX(m, 0),
+                                                        .open_layer = open_layer,
+                                                        .arg = &dir_fd},
+                       err);
+}
+
 static int at_registry(char **args, struct atoll_error *err)
 {
     struct atoll_image_mirror mirror = {0};
@@ -208,6 +247,8 @@ int main(int argc, char **argv)
         return 2;
     if (strcmp(argv[at], "archive") == 0)
         r = archive(argv[at + 1], &err);
+    else if (strcmp(argv[at], "save") == 0 && argc == at + 4)
+        r = save(argv + at, &err) < 0 ? -1 : print(json_object());
     else if ((r = at_registry(argv + at, &err)) == 0)
         r = strcmp(argv[at], "push") == 0 ? print(json_object()) : print_image();
     if (r < 0)

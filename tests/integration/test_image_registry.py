@@ -253,3 +253,17 @@ def test_archives_with_an_index(layout, tmp_path):
     registries.skopeo("copy", "-q", "--all", layout.list, f"oci-archive:{tmp_path}/list.tar:box:7")
     (image,) = client("archive", tmp_path / "list.tar")
     assert image["digest"] == layout.here["digest"] and image["name"] == "docker.io/library/box:7"
+
+
+@pytest.mark.parametrize("kind", ["docker-archive", "oci-archive"])
+def test_archives_for_skopeo(pushed, layout, tmp_path, kind):
+    """What is written is read by others, with the same layers."""
+    (tmp_path / "blobs").mkdir()
+    image = client("pull", f"{pushed.host}/test/box:1", tmp_path / "blobs")
+    assert client("save", "example.org/box:7", tmp_path / "blobs", tmp_path / "saved.tar") == {}
+    registries.skopeo("copy", "-q", f"{kind}:{tmp_path}/saved.tar", f"oci:{tmp_path}/oci:x")
+    found = json.loads(registries.skopeo("inspect", f"oci:{tmp_path}/oci:x"))
+    config = json.loads(registries.skopeo("inspect", "--config", f"oci:{tmp_path}/oci:x"))
+    assert config["rootfs"]["diff_ids"] == [registries.digest(t) for t in layout.tars]
+    if kind == "oci-archive":
+        assert found["Layers"] == image["layers"]

@@ -262,6 +262,62 @@ static void cut_archives_are_refused(void **state)
     check_refused(ATOLL_ERR_INVALID_ARGUMENT, "cut off");
 }
 
+static int open_layer(void *arg, size_t i, const struct atoll_image_descriptor *layer,
+                      struct atoll_error *err)
+{
+    const size_t *missing = arg;
+    int fd = memfd_create("layer", MFD_CLOEXEC);
+
+    (void)err;
+    assert_int_equal(i, 0);
+    assert_string_equal(layer->digest, w.layer);
+    assert_true(write(fd, LAYER, strlen(LAYER) - *missing) >= 0);
+    return fd;
+}
+
+static int write_archive(size_t missing, const struct atoll_image_reference *name, int fd,
+                         struct atoll_error *err)
+{
+    const struct atoll_image_layout_new what = {.name = name,
+                                                .manifest = w.manifest,
+                                                .manifest_len = strlen(w.manifest),
+                                                .config = w.config,
+                                                .config_len = strlen(w.config),
+                                                .open_layer = open_layer,
+                                                .arg = &missing};
+
+    return atoll_image_layout_write(fd, &what, err);
+}
+
+static void written_archives_are_read(void **state)
+{
+    struct atoll_image_reference name;
+    struct atoll_image_layout *l = NULL;
+    struct atoll_error err = {0};
+    int fd = memfd_create("archive", MFD_CLOEXEC);
+
+    (void)state;
+    assert_int_equal(atoll_image_reference_parse("ghcr.io/x/y:1", &name, &err), 0);
+    if (write_archive(0, &name, fd, &err) < 0 || atoll_image_layout_open(fd, &l, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(atoll_image_layout_count(l), 1);
+    assert_string_equal(atoll_image_layout_name(l, 0), "ghcr.io/x/y:1");
+    check_image(l, fd, w.config_digest);
+    (void)atoll_image_layout_close(l);
+    (void)close(fd);
+}
+
+static void short_layers_are_not_written(void **state)
+{
+    struct atoll_error err = {0};
+    int fd = memfd_create("archive", MFD_CLOEXEC);
+
+    (void)state;
+    assert_true(write_archive(1, NULL, fd, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_DATA_LOSS);
+    (void)close(fd);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -278,6 +334,8 @@ int main(void)
         TEST(documents_match_their_digest),
         TEST(missing_blobs_are_named),
         TEST(cut_archives_are_refused),
+        TEST(written_archives_are_read),
+        TEST(short_layers_are_not_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
