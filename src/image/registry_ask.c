@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "base/rand.h"
 #include "base/text.h"
 #include "image/registry_internal.h"
@@ -231,6 +232,7 @@ bool atoll_image_wait(const struct atoll_image_call *call, unsigned tries, uint3
     while ((left_ms = until_ms - atoll_clock_ms()) > 0)
         if (poll(&cancel, 1, (int)left_ms) > 0)
             return false;
+    atoll_metric_note(ATOLL_METRIC_REMOTE_RETRIES, "registry", 1);
     return true;
 }
 

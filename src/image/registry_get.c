@@ -12,7 +12,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include "base/clock.h"
-#include "base/switches.h"
 #include "base/text.h"
 #include "image/registry_internal.h"
 
@@ -276,7 +275,7 @@ static int keep(struct download *d, struct atoll_error *err)
 
     if (fault > 0 || fsync(d->fd) < 0 || renameat(d->blobs_fd, d->part, d->blobs_fd, d->name) < 0 ||
         fsync(d->blobs_fd) < 0)
-        return no_disk(fault > 0 ? fault : errno, err);
+        return no_disk(errno, err);
     report(d, true);
     return 0;
 }
