@@ -271,9 +271,7 @@ static bool matches(struct download *d)
 
 static int keep(struct download *d, struct atoll_error *err)
 {
-    int fault = atoll_fault("image.keep_blob");
-
-    if (fault > 0 || fsync(d->fd) < 0 || renameat(d->blobs_fd, d->part, d->blobs_fd, d->name) < 0 ||
+    if (fsync(d->fd) < 0 || renameat(d->blobs_fd, d->part, d->blobs_fd, d->name) < 0 ||
         fsync(d->blobs_fd) < 0)
         return no_disk(errno, err);
     report(d, true);
