@@ -237,6 +237,7 @@ static struct atoll_sandbox *still_wanted(struct warming *w)
 {
     struct atoll_sandbox *s = atoll_map_get(&w->engine->sandboxes, w->id);
 
+    w->reader = atoll_reader_close(w->reader);
     if (s && s->phase == ATOLL_PHASE_RUNNING)
         return s;
     w->pool_class->making--;
@@ -265,7 +266,6 @@ static void warmed(struct warming *w)
 
     if (!s)
         return;
-    w->reader = atoll_reader_close(w->reader);
     atoll_exec_drop_all(s); /* the tenant must not see the daemon's exec */
     atoll_map_init(&s->execs);
     if (*w->pool_class->language && interpreters->prepare) {
