@@ -1,5 +1,8 @@
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/fd.h"
+#include "image/dockerfile.h"
 #include "image/e2b_toml.h"
 #include "test.h"
 
@@ -74,9 +77,54 @@ static void test_rows(void **state)
     }
 }
 
+static size_t read_example(const char *folder, const char *name, char *out, size_t cap)
+{
+    const char *top = getenv("ATOLL_SOURCE_DIR");
+    char path[512];
+    ssize_t n;
+
+    (void)snprintf(path, sizeof(path), "%s/examples/templates/%s/%s", top ? top : ".", folder,
+                   name);
+    n = atoll_fd_read_file(AT_FDCWD, path, out, cap);
+    if (n < 0)
+        fail_msg("%s cannot be read", path);
+    return strlen(out);
+}
+
+static void no_warning(const struct atoll_dockerfile_warning *w, void *arg)
+{
+    fail_msg("%s: line %d: %s", (const char *)arg, w->line, w->text);
+}
+
+/* The examples are what they should be, and there is nothing to advise about them. */
+static void test_examples(void **state)
+{
+    static const char *const folders[] = {"nextjs-developer", "page-preview"};
+    static char text[64 * 1024];
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(folders); i++) {
+        struct atoll_e2b_toml t = {0};
+        struct atoll_recipe *r = NULL;
+        struct atoll_error err = {0};
+        size_t n = read_example(folders[i], "e2b.toml", text, sizeof(text));
+        if (atoll_e2b_toml_parse(text, n, &t, &err) < 0)
+            fail_msg("%s: %s", folders[i], err.text);
+        assert_string_equal(t.template_name, folders[i]);
+        assert_true(t.start_cmd && t.ready_cmd && t.cpu_count && t.memory_mb);
+        n = read_example(folders[i], t.dockerfile, text, sizeof(text));
+        if (atoll_dockerfile_parse(text, n, &r, &err) < 0)
+            fail_msg("%s: %s", folders[i], err.text);
+        atoll_dockerfile_lint(r, no_warning, (void *)(uintptr_t)folders[i]);
+        atoll_recipe_free(r);
+        atoll_e2b_toml_done(&t);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),
+                                       cmocka_unit_test(test_examples)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
