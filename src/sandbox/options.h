@@ -61,6 +61,7 @@ struct atoll_options {
     const struct atoll_mount *mounts; /* at most ATOLL_MOUNTS_MAX */
     size_t mount_count;
     const struct atoll_registry_login *login; /* for the image's registry, or NULL; never stored */
+    bool without_start;                       /* the start command of its template is not run */
     /* Called until the create is done with a description of the current step; or NULL. */
     void (*progress)(void *arg, const char *text);
     void *progress_arg;

@@ -42,14 +42,29 @@ struct atoll_listing *atoll_listing_free(struct atoll_listing *l)
     return NULL;
 }
 
+/* An archive need not list the directories above its entries: the tree has them, with this mode. */
+static int add_above(struct atoll_listing *l, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    ATOLL_AUTOFREE char *above = slash ? strndup(path, (size_t)(slash - path)) : NULL;
+    struct atoll_tree_line line = {
+        .type = ATOLL_TREE_DIRECTORY, .mode = 0755, .path = above, .target = ""};
+
+    if (!slash || (above && atoll_map_get(&l->by_path, above)))
+        return 0;
+    return above ? atoll_listing_add(l, &line) : -ENOMEM;
+}
+
 int atoll_listing_add(struct atoll_listing *l, const struct atoll_tree_line *line)
 {
     size_t path = strlen(line->path) + 1, target = strlen(line->target) + 1;
     struct entry *e = malloc(sizeof(*e) + path + target);
-    int r;
+    int r = e ? add_above(l, line->path) : -ENOMEM;
 
-    if (!e)
-        return -ENOMEM;
+    if (r < 0) {
+        free(e);
+        return r;
+    }
     e->line = *line;
     memcpy(e->texts, line->path, path);
     memcpy(e->texts + path, line->target, target);

@@ -4,7 +4,7 @@
 
 /*
  * The manifest of a tree while it is unpacked: entries in the order of the archive, of which the last one of
- * a path counts. Written sorted by path. Held in memory.
+ * a path counts. Directories that only the paths of other entries name are part of it. Written sorted by path. Held in memory.
  */
 struct atoll_listing;
 

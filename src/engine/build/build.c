@@ -169,7 +169,7 @@ static void on_late(void *arg)
 }
 
 /* Its stages may be in the call that ends it, so that they are freed later. */
-static void end(struct atoll_make *make, enum atoll_make_state state)
+void atoll_make_end(struct atoll_make *make, enum atoll_make_state state)
 {
     struct atoll_error err;
 
@@ -225,47 +225,8 @@ void atoll_make_fail(struct atoll_make *make, const struct atoll_error *error, i
     atoll_make_log_note(make, "error", step, line, error->text);
     if (error->kind != ATOLL_ERR_CANCELED)
         keep_for_debugging(make, step);
-    end(make, error->kind == ATOLL_ERR_CANCELED ? ATOLL_MAKE_CANCELED : ATOLL_MAKE_FAILED);
-}
-
-/* The target is ready: makes the version. */
-static void succeed(struct atoll_make *make)
-{
-    const struct atoll_make_stage *target = &make->stages[make->plan->target];
-    struct atoll_template_view view;
-    struct atoll_error err;
-    char *config = atoll_json_dump(target->config, JSON_COMPACT);
-    const struct atoll_version_new version = {
-        .owner = make->owner,
-        .name = make->name,
-        .tags = make->tags,
-        .id = make->id,
-        .layers = target->layers,
-        .config_json = config,
-        .source = make->source,
-        .definition = make->definition,
-        .start_cmd = make->start_cmd,
-        .ready_cmd = make->ready_cmd,
-        .cpu_millis = make->cpu_millis,
-        .memory_bytes = make->memory_bytes,
-    };
-    int r = 0;
-
-    if (!config)
-        abort();
-    if (make->name)
-        r = atoll_version_add(make->engine, &version, &view, &err);
-    free(config);
-    if (r < 0) {
-        atoll_make_fail(make, &err, 0, 0);
-        return;
-    }
-    if (make->name) {
-        (void)snprintf(make->version, sizeof(make->version), "%s", view.id);
-        (void)snprintf(make->digest, sizeof(make->digest), "%s", view.digest);
-    }
-    atoll_fault_die("build.version");
-    end(make, ATOLL_MAKE_READY);
+    atoll_make_end(make,
+                   error->kind == ATOLL_ERR_CANCELED ? ATOLL_MAKE_CANCELED : ATOLL_MAKE_FAILED);
 }
 
 /* --- stages --- */
@@ -297,8 +258,9 @@ void atoll_make_advance(struct atoll_make *make)
             is_prepared(make, i))
             atoll_stage_start(stage); /* may call this function */
     }
-    if (!has_ended(make) && make->stages[make->plan->target].state == ATOLL_STAGE_READY)
-        succeed(make);
+    if (!has_ended(make) && !make->finishing &&
+        make->stages[make->plan->target].state == ATOLL_STAGE_READY)
+        atoll_make_finish(make);
 }
 
 /* --- start --- */
@@ -549,6 +511,11 @@ static struct atoll_make *find(struct atoll_engine *engine, const char *tenant, 
     }
     (void)atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no build %.64s", id);
     return NULL;
+}
+
+struct atoll_make *atoll_make_by_id(struct atoll_engine *engine, const char *id)
+{
+    return find(engine, NULL, id, NULL);
 }
 
 int atoll_make_find(struct atoll_engine *engine, const char *tenant, const char *id,

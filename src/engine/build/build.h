@@ -105,7 +105,7 @@ struct atoll_make_view {
     int error_line; /* of the definition; 0: unknown */
     int error_step; /* number of the step as in the log; 0: unknown */
     /* READY: the version that the template has now. Its id is that of the build, unless the template had an
-     * equal version already. */
+     * equal version already. FAILED: "", unless a trial of the version has failed. */
     const char *version, *digest;
     /* FAILED, with `debug`: a template of the state before the failed step, for a shell. The client removes
      * it. Else "". */

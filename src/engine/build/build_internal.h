@@ -89,7 +89,8 @@ struct atoll_make {
     struct atoll_error error;
     int error_line;
     unsigned error_step;
-    char version[ATOLL_VERSION_ID_LEN + 1], digest[72]; /* READY */
+    bool finishing;                                     /* finish.c */
+    char version[ATOLL_VERSION_ID_LEN + 1], digest[72]; /* READY, or FAILED in its trial */
     char debug_template[65]; /* FAILED: from which a shell in the state before can be started; "" */
     /* Its log. */
     int log_fd;
@@ -112,9 +113,16 @@ struct atoll_makes *atoll_makes(struct atoll_engine *engine);
 void atoll_makes_recover(struct atoll_engine *engine);
 void atoll_makes_done(struct atoll_engine *engine);
 
+/* finish.c: the target has its layers. Makes the version, tries it, and ends the build. */
+void atoll_make_finish(struct atoll_make *make);
+
 /* build.c */
 /* Starts the stages whose needs are ready; ends the build when the target is. */
 void atoll_make_advance(struct atoll_make *make);
+/* Ends the build: READY and the like. */
+void atoll_make_end(struct atoll_make *make, enum atoll_make_state state);
+/* NULL: there is none, or no longer. */
+struct atoll_make *atoll_make_by_id(struct atoll_engine *engine, const char *id);
 /* Ends the build as FAILED or, with CANCELED, as that. line and step: 0 if unknown. */
 void atoll_make_fail(struct atoll_make *make, const struct atoll_error *error, int line,
                      unsigned step);

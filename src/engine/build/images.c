@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "engine/build/build_internal.h"
 #include "engine/json_memory.h"
+#include "sandbox/stack.h"
 
 /*
  * The templates and images that the stages of a build need, each found once.
@@ -63,16 +64,17 @@ int atoll_make_find_images(struct atoll_make *make, struct atoll_error *err)
 static int take(struct atoll_make_image *image, const struct atoll_template_view *view,
                 struct atoll_error *err)
 {
+    const char *layers = view->kind == ATOLL_TEMPLATE_HOST ? ATOLL_STACK_HOST : view->layers;
     int r;
 
-    if (!*view->layers)
+    if (!*layers)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "template %s has no layers of its own, so a build cannot begin with it",
                           image->reference);
-    r = atoll_layers_hold(image->make->engine, view->layers, err);
+    r = atoll_layers_hold(image->make->engine, layers, err);
     if (r < 0)
         return r;
-    image->layers = strdup(view->layers);
+    image->layers = strdup(layers);
     image->config = atoll_json_load_own(view->config_json);
     if (!image->config)
         image->config = json_object();

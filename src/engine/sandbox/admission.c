@@ -14,6 +14,7 @@
 #include "base/metrics.h"
 #include "base/trace.h"
 #include "engine/engine_internal.h"
+#include "engine/template/start.h"
 
 #define WAIT_MAX_MS 30000
 /* Size of the arguments and variables of one tenant's queued requests. */
@@ -130,7 +131,10 @@ static void created(void *arg, struct atoll_sandbox *s, const struct atoll_error
     if (!error)
         atoll_metric_observe(ATOLL_METRIC_CREATE_SECONDS, ATOLL_LABELS(provider),
                              (double)(atoll_clock_us() - q->admitted_us) / 1e6);
-    q->created(q->arg, s, error);
+    if (error)
+        q->created(q->arg, NULL, error);
+    else
+        atoll_start_sandbox(s, q->created, q->arg);
     leave(q->tenant, q->turn);
     (void)request_free(q);
 }

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/json_memory.h"
+#include "sandbox/stack.h"
 #include "store/templates.h"
 
 /*
@@ -52,7 +53,8 @@ static void check_layer(void *arg, const char *name)
     struct checking *c = arg;
 
     c->count++;
-    if (c->result == 0 && !atoll_layer_find(c->engine, name, NULL))
+    if (c->result == 0 && strcmp(name, ATOLL_STACK_HOST) != 0 &&
+        !atoll_layer_find(c->engine, name, NULL))
         c->result = atoll_fail(c->err, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
                                "layer %.64s is not on the disk", name);
 }
