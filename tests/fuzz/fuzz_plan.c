@@ -1,7 +1,8 @@
 /*
  * What atoll-spawn gets from the daemon, which may be somebody else's by then: plans, and the frames
  * around them. Every step is decoded; those that make files and directories are carried out in a
- * directory of their own, and nothing may appear outside it. The first byte chooses between a plan and
+ * directory of their own, and nothing may appear outside it; so are the mount points of BIND, in a root
+ * with a link to what the step names. The first byte chooses between a plan and
  * frames.
  */
 #include <dirent.h>
@@ -37,6 +38,8 @@ static const struct atoll_msg_desc *const steps[] = {
     [ATOLL_PLAN_SECCOMP] = &atoll_po_bytes_desc,
     [ATOLL_PLAN_AGENT] = &atoll_po_agent_desc,
     [ATOLL_PLAN_RUNSC] = &atoll_po_runsc_desc,
+    [ATOLL_PLAN_READ_ONLY] = &atoll_po_read_only_desc,
+    [ATOLL_PLAN_BIND] = &atoll_po_bind_desc,
 };
 
 static const struct atoll_msg_desc *const requests[] = {
@@ -101,7 +104,8 @@ static void check_alone(void)
     FUZZ_CHECK(list && fstat(dirfd(list), &st) == 0 && (st.st_mode & 07777) == 0755);
     while ((entry = readdir(list)))
         FUZZ_CHECK(entry->d_name[0] == '.' ? strlen(entry->d_name) <= 2
-                                           : strcmp(entry->d_name, "u") == 0);
+                                           : strcmp(entry->d_name, "u") == 0 ||
+                                                 strcmp(entry->d_name, ATOLL_DISK_STUBS) == 0);
     (void)closedir(list);
 }
 
@@ -141,6 +145,28 @@ static void close_layer(struct atoll_plan_run *b)
     FUZZ_CHECK(mkdir(scratch, 0755) == 0 && (getuid() != 0 || chown(scratch, NOBODY, NOBODY) == 0));
 }
 
+/* Only the mount point: mounting takes more rights. */
+static void make_point(struct atoll_plan_run *b, const struct atoll_plan_step *step)
+{
+    struct atoll_po_bind bind;
+    struct atoll_error err = {0};
+    int fd;
+
+    if (atoll_msg_decode(&atoll_po_bind_desc, step->payload, step->len, &bind, &err) < 0)
+        return;
+    if (b->root_fd < 0)
+        b->root_fd = fcntl(b->upper_fd, F_DUPFD_CLOEXEC, 0);
+    b->plain_disk = true;
+    (void)!symlinkat(bind.name, b->root_fd, "link");
+    FUZZ_CHECK(b->root_fd >= 0 && chdir(scratch) == 0);
+    fd = atoll_point_open(b, bind.target, bind.kind != ATOLL_BIND_FILE, &err);
+    FUZZ_CHECK(chdir("/") == 0);
+    FUZZ_CHECK(fd >= 0 || *err.text);
+    if (fd >= 0)
+        (void)close(fd);
+    check_alone();
+}
+
 static void fuzz_plan(const uint8_t *bytes, size_t n)
 {
     const uint8_t *end = bytes + n;
@@ -156,11 +182,15 @@ static void fuzz_plan(const uint8_t *bytes, size_t n)
         (void)atoll_plan_run_step_name(step.op);
         if (desc)
             check_message(desc, step.payload, step.len);
-        if (step.op == ATOLL_PLAN_DIRECTORY || step.op == ATOLL_PLAN_FILE) {
+        if (step.op == ATOLL_PLAN_DIRECTORY || step.op == ATOLL_PLAN_FILE ||
+            step.op == ATOLL_PLAN_BIND) {
             if (!is_open)
                 open_layer(&b);
             is_open = true;
-            carry_out(&b, &step);
+            if (step.op == ATOLL_PLAN_BIND)
+                make_point(&b, &step);
+            else
+                carry_out(&b, &step);
         }
     }
     FUZZ_CHECK(r == 0 || r == -EBADMSG);
