@@ -70,6 +70,8 @@ extern const struct atoll_cli_verb atoll_cli_resume;
 extern const struct atoll_cli_verb atoll_cli_stop;
 extern const struct atoll_cli_verb atoll_cli_rm;
 extern const struct atoll_cli_verb atoll_cli_preview;
+extern const struct atoll_cli_verb atoll_cli_pull;
+extern const struct atoll_cli_verb atoll_cli_images;
 extern const struct atoll_cli_verb atoll_cli_template_ls;
 extern const struct atoll_cli_verb atoll_cli_template_import;
 extern const struct atoll_cli_verb atoll_cli_template_debian;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "client/compose.h"
+#include "image/login.h"
 
 #define AT(field) offsetof(struct atoll_cli_sandbox_options, field)
 const struct atoll_cli_option atoll_cli_sandbox_options[] = {
@@ -142,13 +143,35 @@ static int parse_deadline(const char *text, enum atoll_client_at_deadline *ret,
                       "--on-deadline: \"%.40s\" must be destroy or pause", text);
 }
 
-/* The password comes from the environment: other users of the host can read a command line. */
-static int add_registry(json_t *request, const char *user, struct atoll_error *err)
+/* The login that Docker has for the registry of the image; without one, nothing is added. */
+static int add_docker_login(json_t *request, const char *image, struct atoll_error *err)
+{
+    struct atoll_image_reference ref;
+    struct atoll_image_login login = {0};
+    char path[4096];
+    int r = 0;
+
+    if (!image || atoll_image_reference_parse(image, &ref, err) < 0 ||
+        atoll_image_login_path(path, sizeof(path)) < 0 ||
+        atoll_image_login_load(path, ref.host, &login, err) < 0)
+        return 0; /* the daemon says what is wrong with the name */
+    if (login.user && login.password)
+        r = json_object_set_new(
+            request, "registry",
+            json_pack("{s:s, s:s}", "username", login.user, "password", login.password));
+    atoll_image_login_done(&login);
+    return r < 0 ? atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "the login for %.100s in Docker's config.json is not UTF-8", ref.host)
+                 : 0;
+}
+
+int atoll_cli_add_registry(json_t *request, const char *image, const char *user,
+                           struct atoll_error *err)
 {
     const char *password = getenv("ATOLL_REGISTRY_PASSWORD");
 
     if (!user)
-        return 0;
+        return add_docker_login(request, image, err);
     if (!password)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "--registry-user: set ATOLL_REGISTRY_PASSWORD, too");
@@ -250,7 +273,7 @@ int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_option
     if (r == 0 && options->read_only && json_object_set_new(request, "readOnly", json_true()) < 0)
         r = atoll_fail_errno(err, ENOMEM, "request");
     if (r == 0)
-        r = add_registry(request, options->registry_user, err);
+        r = atoll_cli_add_registry(request, options->image, options->registry_user, err);
     for (size_t i = 0; r == 0 && i < options->volumes.n; i++)
         r = add_volume(request, options->volumes.items[i], err);
     return r;
@@ -375,7 +398,7 @@ int atoll_cli_add_command(json_t *request, const struct atoll_cli_command_option
 {
     const struct atoll_client_command command = {
         .size = sizeof(command),
-        .argv = (const char *const *)argv,
+        .argv = argv[0] ? (const char *const *)argv : NULL, /* NULL: that of the image */
         .user = options->user,
         .cwd = options->cwd,
         .timeout_seconds = options->timeout_seconds,

@@ -43,6 +43,10 @@ int atoll_cli_add_command(json_t *request, const struct atoll_cli_command_option
  * for `atoll attach`. */
 int atoll_cli_add_detached(json_t *request, const struct atoll_cli_command_options *options,
                            char *const *argv, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Adds "registry": the user with the password in ATOLL_REGISTRY_PASSWORD (other users of the host can read
+ * a command line); without a user, the login that Docker has for the registry of the image. */
+int atoll_cli_add_registry(json_t *request, const char *image, const char *user,
+                           struct atoll_error *err) ATOLL_MUST_CHECK;
 /* If the daemon's error text begins with a JSON field, replaces that by the option of `options`. */
 void atoll_cli_name_option(const struct atoll_cli_option *options, struct atoll_error *err);
 /* Adds "env" from items and lines of files, K=V; a K without "=" is copied from our own environment. */

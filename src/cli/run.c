@@ -337,8 +337,11 @@ static int run_detached(struct atoll_cli *cli, const struct options *o, char *co
     return print_started(cli, outcome.sandbox_id, reply, err);
 }
 
-static int check(const struct options *o, struct atoll_error *err)
+static int check(const struct options *o, int argc, struct atoll_error *err)
 {
+    if (argc == 0 && !o->sandbox.image && !o->sandbox.template)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "COMMAND is missing; only an image may have one of its own (--image)");
     if (o->remove && o->keep)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "--rm cannot be combined with --keep, which keeps the sandbox");
@@ -350,13 +353,13 @@ static int check(const struct options *o, struct atoll_error *err)
     return 0;
 }
 
-static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED, char **argv,
+static int run(struct atoll_cli *cli, const void *options, int argc, char **argv,
                struct atoll_error *err)
 {
     const struct options *o = options;
     struct atoll_cli_outcome outcome;
     bool fits;
-    int r = check(o, err);
+    int r = check(o, argc, err);
 
     if (r == 0)
         r = atoll_cli_publish_check(&o->sandbox.publish, err);
@@ -380,12 +383,13 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 
 const struct atoll_cli_verb atoll_cli_run = {
     .name = "run",
-    .args = "[OPTION]... [--] COMMAND [ARG]...",
+    .args = "[OPTION]... [--] [COMMAND [ARG]...]",
     .summary = "run one command in a new sandbox",
     .help =
         "Creates a sandbox, runs COMMAND in it, and destroys it. Standard input (unless\n"
         "it is a terminal), output and error are connected. The first Ctrl-C is forwarded\n"
-        "to the command; the second one destroys the sandbox.\n"
+        "to the command; the second one destroys the sandbox. Without COMMAND, an image's\n"
+        "own one (Entrypoint and Cmd) is run.\n"
         "\n"
         "Exit status: that of COMMAND; 128+N if signal N killed it; 124 if it timed out;\n"
         "137 if it ran out of memory; 127 if COMMAND does not exist, 126 if it cannot be\n"
@@ -397,11 +401,11 @@ const struct atoll_cli_verb atoll_cli_run = {
         "  echo 'console.log(6*7)' | atoll run -- node\n"
         "  atoll run --memory 1G --timeout 30 --file job.py:job.py -- python3 job.py\n"
         "  atoll run -it -- bash\n"
+        "  atoll run --image python:3.12 -- python3 -V\n"
         "  id=$(atoll run -d -p 8080:8000 -- python3 -m http.server 8000)\n"
         "  id=$(atoll run -d --rm -- make test); atoll wait $id\n",
     .options = options_table,
     .options_size = sizeof(struct options),
-    .min_args = 1,
     .max_args = -1,
     .command_arg = 1,
     .failure = ATOLL_CLI_BROKEN,

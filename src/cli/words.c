@@ -25,6 +25,7 @@ static const struct atoll_cli_word words[] = {
      EXEC_ID_LEN, NULL},
     {.name = "FILE", .source = ATOLL_CLI_FROM_FILES},
     {.name = "HOST:SANDBOX", .source = ATOLL_CLI_FROM_FILES},
+    {"IMAGE", ATOLL_CLI_FROM_LIST, "/api/images", "images", "name", "created_at", 0, NULL},
     {"KEY", ATOLL_CLI_FROM_LIST, "/api/keys", "keys", "id", "tenant", ATOLL_ID_LEN, NULL},
     {.name = "LANGUAGE"},
     {.name = "NAME"},

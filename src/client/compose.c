@@ -177,9 +177,9 @@ int atoll_compose_command(json_t *request, const struct atoll_client_command *co
     struct atoll_client_command c;
     int r = atoll_link_import(&c, sizeof(c), command, err);
 
-    if (r == 0 && (!c.argv || !c.argv[0]))
+    if (r == 0 && c.argv && !c.argv[0])
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "there is no command to run");
-    if (r == 0)
+    if (r == 0 && c.argv)
         r = add_texts(request, "cmd", c.argv, err);
     if (r == 0)
         r = atoll_compose_text(request, "user", c.user, err);

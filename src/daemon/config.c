@@ -148,6 +148,14 @@ static const struct option {
      "LIST",
      "internal addresses that sandboxes may reach if their policy allows it:\nprivate ranges, this "
      "host, such as 10.0.0.5:443 (none)"},
+    {"image-mirror", "ATOLL_IMAGE_MIRROR", KIND_TEXT, AT(image_mirrors), 4096, NULL, "LIST",
+     "mirrors of registries, HOST=URL, such as docker.io=https://mirror.example (none)"},
+    {"image-insecure", "ATOLL_IMAGE_INSECURE", KIND_TEXT, AT(image_insecure), 4096, NULL, "LIST",
+     "registries that are spoken to with http, HOST[:PORT]; loopback ones always are (none)"},
+    {"image-logins", "ATOLL_IMAGE_LOGINS", KIND_PATH, AT(image_logins), ATOLL_CONFIG_PATH_MAX, NULL,
+     "FILE", "logins of registries for all tenants: a config.json of Docker (none)"},
+    {"image-max", "ATOLL_IMAGE_MAX", KIND_SIZE, AT(image_max_bytes), 0, "32G", "SIZE",
+     "maximum size of the layers of an image, as the registry has them (32G)"},
     {"waive", "ATOLL_WAIVE", KIND_WAIVE, AT(waived), 0, NULL, "LIST",
      "limits that every sandbox may lack if this host cannot enforce them:\nmemory,cpu,pids,disk,io or all "
      "(none)"},

@@ -248,6 +248,10 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .network_most = d->config.network_max,
         .network_deny = d->config.network_deny,
         .network_internal = d->config.network_internal,
+        .images = {.mirrors = d->config.image_mirrors,
+                   .insecure = d->config.image_insecure,
+                   .logins = *d->config.image_logins ? d->config.image_logins : NULL,
+                   .max_bytes = d->config.image_max_bytes},
         .kinds = &atoll_provider_choices,
     };
     char file[ATOLL_CONFIG_PATH_MAX], egress[ATOLL_CONFIG_PATH_MAX + 16];

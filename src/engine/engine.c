@@ -8,6 +8,8 @@
 #include "engine/file/inband.h"
 #include "engine/network/network.h"
 #include "engine/network/secrets.h"
+#include "engine/template/pull.h"
+#include "engine/template/unpack.h"
 
 #define PROGRESS_MS 1000 /* minimum interval of progress events of one create */
 
@@ -57,6 +59,9 @@ static int open_state(struct atoll_engine *engine, struct atoll_error *err)
     if (r == 0)
         r = atoll_network_open(engine, engine->config.egress_program, err);
     engine->config.egress_program = NULL; /* borrowed for the start only */
+    if (r == 0)
+        r = atoll_images_new(engine, &engine->config.images, &engine->images, err);
+    engine->config.images = (struct atoll_images_config){0}; /* likewise */
     return r < 0 ? r : atoll_templates_load(engine, err);
 }
 
@@ -86,6 +91,9 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     atoll_map_init(&engine->sandboxes);
     atoll_templates_init(engine);
     atoll_list_init(&engine->builds);
+    atoll_list_init(&engine->unpacks);
+    atoll_list_init(&engine->unpack_queue);
+    atoll_map_init(&engine->unpack_files);
     r = atoll_provider_entries_open(engine, config, err);
     engine->config.providers = NULL; /* borrowed for this call only */
     if (r == 0 && config->offload)
@@ -117,6 +125,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
 {
     if (!engine)
         return NULL;
+    atoll_images_stop(engine->images);
     atoll_offload_stop(engine->offload); /* its callbacks use the rest of the engine */
     if (engine->network && engine->sandboxes.used == 0)
         atoll_network_kill(engine->network);
@@ -125,6 +134,8 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     atoll_provider_entries_close(engine);
     engine->network = atoll_network_free(engine->network);
     atoll_builds_done(engine);
+    atoll_unpacks_done(engine);
+    engine->images = atoll_images_free(engine->images);
     atoll_timer_cancel(&engine->reaper);
     atoll_timer_cancel(&engine->sampler);
     atoll_timer_cancel(&engine->unsaved);

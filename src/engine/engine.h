@@ -81,10 +81,10 @@ struct atoll_engine_provider {
 
 /* Images of registries (engine/template/pull.h). Copied. */
 struct atoll_images_config {
-    const char *const *mirrors;  /* "HOST=URL", NULL-terminated, or NULL */
-    const char *const *insecure; /* hosts that may be spoken to with http; likewise */
-    const char *logins; /* a config.json of Docker with logins for all tenants; NULL: none */
-    uint64_t max_bytes; /* of the blobs of one image; 0: 32 GiB */
+    const char *mirrors;  /* "HOST=URL", separated by commas or blanks; NULL: none */
+    const char *insecure; /* hosts that may be spoken to with http; likewise */
+    const char *logins;   /* a config.json of Docker with logins for all tenants; NULL: none */
+    uint64_t max_bytes;   /* of the blobs of one image; 0: 32 GiB */
 };
 
 struct atoll_engine_config {
@@ -387,11 +387,12 @@ size_t atoll_engine_history(struct atoll_engine *engine, const char *id, int64_t
 /* --- commands --- */
 
 struct atoll_exec_start {
-    const char *const *argv; /* NULL-terminated, at least one */
-    const char *const *env;  /* overrides the sandbox's; or NULL */
-    const char *user, *cwd;  /* NULL: default */
-    uint32_t timeout_ms;     /* 0: no limit */
-    bool stdin_open;         /* keep stdin open for atoll_exec_write() */
+    /* NULL-terminated, at least one; NULL: Entrypoint and Cmd of the sandbox's image. */
+    const char *const *argv;
+    const char *const *env; /* overrides the sandbox's; or NULL */
+    const char *user, *cwd; /* NULL: default */
+    uint32_t timeout_ms;    /* 0: no limit */
+    bool stdin_open;        /* keep stdin open for atoll_exec_write() */
     /* Output is for one following reader and is not kept for later ones; without a reader the
      * command blocks when its output is full. */
     bool held;
@@ -403,6 +404,8 @@ typedef void atoll_exec_fn(void *arg, struct atoll_exec *exec, const struct atol
 /* If the command cannot be started, done gets an error and no exec exists. */
 void atoll_engine_exec(struct atoll_engine *engine, const char *sandbox_id,
                        const struct atoll_exec_start *start, atoll_exec_fn *done, void *arg);
+/* INVALID_ARGUMENT: the request names no command, and there is no image that does. */
+int atoll_exec_refuse_empty(struct atoll_error *err);
 /* exec_id: 16 hex digits. */
 struct atoll_exec *atoll_sandbox_find_exec(struct atoll_sandbox *sandbox, const char *exec_id);
 struct atoll_exec *atoll_sandbox_next_exec(struct atoll_sandbox *sandbox, size_t *pos);

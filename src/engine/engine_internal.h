@@ -124,6 +124,11 @@ struct atoll_engine {
     struct atoll_list builds;          /* of struct atoll_build; build.c */
     struct atoll_makes *makes;         /* owned, or NULL; build/ */
     struct atoll_template_tables template_tables;
+    struct atoll_list unpacks;      /* of struct atoll_unpack; unpack.c */
+    struct atoll_list unpack_queue; /* those that wait */
+    unsigned unpacking;             /* those that do not */
+    struct atoll_map unpack_files;  /* by layer, owned; unpack_file.c */
+    struct atoll_images *images;    /* owned; images.c */
     struct atoll_journals journals;
     struct atoll_networks *network; /* owned; network/ */
     struct atoll_ended_output ended_output;
@@ -216,6 +221,7 @@ struct atoll_sandbox {
     struct atoll_list exec_list;  /* in the order they started */
     struct atoll_list watches;    /* of struct atoll_file_watch */
     struct atoll_list destroyers; /* of struct waiter: called when it is gone */
+    char **command;               /* owned: of its image, for an exec that names none; or NULL */
     atoll_sandbox_fn *created;    /* callback of the create, or NULL */
     void *created_arg;
     uint64_t last_cpu_us; /* for cpu_percent */
@@ -460,7 +466,8 @@ struct atoll_place {
     struct atoll_provider_entry *entry; /* borrowed: the first candidate */
     struct atoll_candidates candidates;
 };
-/* NOT_FOUND: no such template. Other errors say of each provider why it cannot make it. */
+/* NOT_FOUND: no such template. Other errors say of each provider why it cannot make it. 1: the image must be
+ * pulled first (engine/template/pull.h). */
 int atoll_place(struct atoll_engine *engine, const struct atoll_options *options,
                 struct atoll_place *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* After a failed create, assigns the next candidate to the sandbox. False when there is none, or

@@ -37,6 +37,7 @@ struct atoll_provider_caps {
     bool remote;           /* not on this host: files and output cross a network */
     bool templates;        /* runs the engine's templates */
     bool images;           /* runs container images by name */
+    bool stacks;           /* runs stacks of layers (spec.layers): the engine pulls images for it */
     bool own_templates;    /* has templates of its own, for requests that also name the provider */
     bool layers;           /* can build templates: it stores layers */
     bool builds;           /* builds images from a Dockerfile */

@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "engine/provider/providers.h"
 #include "engine/sandbox/ended.h"
+#include "engine/template/pull.h"
 
 /*
  * An engine in memory for tests of the API. Answers come at once, or, while `hold` is set, when the
@@ -1222,6 +1223,45 @@ bool atoll_templates_next(struct atoll_engine *engine, size_t *pos, struct atoll
     (void)engine;
     *ret = fake_template("host", ATOLL_TEMPLATE_HOST);
     return (*pos)++ == 0;
+}
+
+static inline void call_pulled(struct fake_later *l)
+{
+    const struct atoll_template_view view = {.name = "image",
+                                             .owner = "",
+                                             .digest = "",
+                                             .source = "image",
+                                             .config_json = "",
+                                             .definition = ""};
+
+    ((atoll_template_fn *)l->fn)(l->arg, l->failed ? NULL : &view, fake_error(l));
+}
+
+struct atoll_pull_waiter *atoll_image_pull(struct atoll_engine *engine,
+                                           const struct atoll_pull_request *request,
+                                           atoll_template_fn *done, void *arg)
+{
+    (void)request;
+    fake_answer(call_pulled, (void (*)(void))done, arg, NULL, fake_failure(engine));
+    return NULL;
+}
+
+int atoll_image_template(const char *image, char out[static ATOLL_IMAGE_NAME_MAX],
+                         struct atoll_error *err)
+{
+    (void)err;
+    (void)snprintf(out, ATOLL_IMAGE_NAME_MAX, "%s", image);
+    return 0;
+}
+
+void atoll_image_pull_leave(struct atoll_pull_waiter *waiter)
+{
+    (void)waiter;
+}
+
+int atoll_exec_refuse_empty(struct atoll_error *err)
+{
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "cmd is missing");
 }
 
 static inline void call_import(struct fake_later *l)

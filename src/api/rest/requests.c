@@ -36,10 +36,8 @@ static const struct atoll_field lifetime_fields[] = {
 };
 #undef AT
 
-#define AT(member)                                          \
-    (offsetof(struct atoll_rest_sandbox, registry.member) - \
-     offsetof(struct atoll_rest_sandbox, registry))
-static const struct atoll_field registry_fields[] = {
+#define AT(member) offsetof(struct atoll_rest_login, member)
+const struct atoll_field atoll_rest_login_fields[] = {
     {"username", ATOLL_FIELD_STRING, AT(username), 0, 255, NULL, 0},
     {"password", ATOLL_FIELD_STRING, AT(password), 0, 4096, NULL, 0},
     {0},
@@ -77,7 +75,7 @@ const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"isolation", ATOLL_FIELD_STRING, AT(options.isolation), 1, 32, NULL, 0},
     {"language", ATOLL_FIELD_STRING, AT(options.language), 1, 32, NULL, 0},
     {"gpus", ATOLL_FIELD_U32, AT(options.gpus), 0, 64, NULL, 0},
-    {"registry", ATOLL_FIELD_OBJECT, AT(registry), 0, 0, registry_fields, AT(has_registry)},
+    {"registry", ATOLL_FIELD_OBJECT, AT(registry), 0, 0, atoll_rest_login_fields, AT(has_registry)},
     {"e2b", ATOLL_FIELD_OBJECT, AT(e2b), 0, 0, e2b_fields, 0},
     {"volumes", ATOLL_FIELD_JSON, AT(volumes), 0, 0, NULL, 0},
     {"recreate", ATOLL_FIELD_BOOL, AT(options.recreate), 0, 0, NULL, 0},
@@ -289,10 +287,7 @@ int atoll_rest_exec_check(const struct atoll_rest_exec *e, struct atoll_exec_sta
     };
     int r;
 
-    if (!e->argv)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "cmd is missing: the command and its arguments, an array of strings");
-    if (!*e->argv[0])
+    if (e->argv && !*e->argv[0])
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "cmd[0] must not be empty");
     r = check_input(e->stdin_json, ret_input, err);
     if (r < 0)

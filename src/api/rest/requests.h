@@ -9,6 +9,16 @@
 
 #define ATOLL_REST_METADATA_MAX ((size_t)64 * 1024)
 
+/* Credentials for a registry of images. */
+struct atoll_rest_login {
+    const char *username, *password;
+};
+extern const struct atoll_field atoll_rest_login_fields[];
+/* mounts.c. The result is owned by the body. INVALID_ARGUMENT. */
+int atoll_rest_login_check(const struct atoll_rest_login *login, struct atoll_body *body,
+                           const struct atoll_registry_login **ret,
+                           struct atoll_error *err) ATOLL_MUST_CHECK;
+
 struct atoll_rest_sandbox {
     struct atoll_options options; /* what the field table decodes completely */
     /* What atoll_rest_sandbox_check() translates into options. */
@@ -18,9 +28,7 @@ struct atoll_rest_sandbox {
     const json_t *metadata, *volumes, *network;
     uint32_t network_mbps;
     bool has_registry;
-    struct {
-        const char *username, *password;
-    } registry;
+    struct atoll_rest_login registry;
     struct {
         const char *api_key, *template_id, *region;
     } e2b;

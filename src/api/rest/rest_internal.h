@@ -62,6 +62,8 @@ atoll_rest_handler atoll_rest_secret_create, atoll_rest_secret_list, atoll_rest_
 atoll_rest_handler atoll_rest_preview_create, atoll_rest_preview_list, atoll_rest_preview_remove;
 /* templates.c */
 atoll_rest_handler atoll_rest_template_list, atoll_rest_template_import;
+/* images.c */
+atoll_rest_handler atoll_rest_image_list, atoll_rest_image_pull;
 /* build.c, volumes.c */
 atoll_rest_handler atoll_rest_template_build;
 atoll_rest_handler atoll_rest_sandbox_snapshot, atoll_rest_volume_list, atoll_rest_volume_remove;

@@ -107,6 +107,9 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   "/api/templates/{name}/build", ADMIN, STREAM, atoll_rest_template_build,
      "provider, file, network, memoryMB"},
 
+    {ATOLL_GET,    "/api/images",          READ,  NONE,   atoll_rest_image_list, "all"},
+    {ATOLL_POST,   "/api/images/pull",     WRITE, JSON,   atoll_rest_image_pull, ""},
+
     {ATOLL_GET,    "/api/volumes",         READ,  NONE,   atoll_rest_volume_list, "provider"},
     {ATOLL_DELETE, "/api/volumes/{name}",  WRITE, NONE,   atoll_rest_volume_remove, "provider"},
 

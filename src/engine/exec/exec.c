@@ -310,14 +310,26 @@ static int send_start(struct atoll_exec *x, const struct atoll_exec_start *start
                              on_started, x, err);
 }
 
-void atoll_engine_exec_now(struct atoll_engine *engine, const char *sandbox_id,
-                           const struct atoll_exec_start *start, atoll_exec_fn *done, void *arg)
+int atoll_exec_refuse_empty(struct atoll_error *err)
 {
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "cmd is missing: the command and its arguments, an array of strings");
+}
+
+void atoll_engine_exec_now(struct atoll_engine *engine, const char *sandbox_id,
+                           const struct atoll_exec_start *given, atoll_exec_fn *done, void *arg)
+{
+    struct atoll_exec_start own = *given;
+    const struct atoll_exec_start *start = &own;
     struct atoll_sandbox *s;
     struct atoll_exec *x = NULL;
     struct atoll_error err;
     int r = atoll_engine_running(engine, sandbox_id, &s, &err);
 
+    if (r == 0 && !own.argv) {
+        own.argv = (const char *const *)s->command;
+        r = own.argv ? 0 : atoll_exec_refuse_empty(&err);
+    }
     if (r == 0)
         r = atoll_room_admit(engine, &err);
     if (r == 0)

@@ -445,7 +445,7 @@ bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll
         .source = entry->source,
         .remote = caps->remote,
         .templates = caps->templates,
-        .images = caps->images,
+        .images = caps->images || caps->stacks,
         .builds = caps->builds,
         .snapshots = caps->snapshots,
         .volumes = caps->volumes,

@@ -76,7 +76,7 @@ static void check_abilities(const struct atoll_route_request *w, const struct at
         (void)snprintf(text, sizeof(text), "isolates by %s, not by %.32s", caps->isolation,
                        w->isolation);
         refuse(why, ATOLL_ERR_UNIMPLEMENTED, text);
-    } else if (w->image && !caps->images) {
+    } else if (w->image && !caps->images && !caps->stacks) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED, "cannot run container images");
     } else if (w->template_name && !caps->templates && !caps->images &&
                !(caps->own_templates && w->provider)) {

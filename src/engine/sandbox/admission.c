@@ -14,6 +14,7 @@
 #include "base/metrics.h"
 #include "base/trace.h"
 #include "engine/engine_internal.h"
+#include "engine/template/pull.h"
 #include "engine/template/start.h"
 
 #define WAIT_MAX_MS 30000
@@ -32,6 +33,7 @@ struct request {
     struct atoll_timer late;
     struct atoll_options options; /* a copy if it is queued */
     int64_t admitted_us;          /* 0: it was refused */
+    bool pulled;                  /* its image */
     const char *provider;         /* tried first, a static string; "": no provider can make it */
     char sandbox_id[ATOLL_ID_LEN + 1];
     struct atoll_exec_start start;
@@ -170,11 +172,67 @@ static int check_daemon(const struct atoll_tenant *t, const struct atoll_options
     return r < 0 ? r : atoll_room_admit(engine, err);
 }
 
-/* The path of a create that has its turn. The options may be the caller's own. */
-static void admit_create(struct request *q, const struct atoll_options *options)
+static void place_create(struct request *q, const struct atoll_options *options);
+
+static void on_pulled(void *arg, const struct atoll_template_view *version,
+                      const struct atoll_error *error)
+{
+    struct request *q = arg;
+    struct atoll_origin before = atoll_origin_enter(&q->origin);
+
+    (void)version;
+    q->pulled = true;
+    if (error)
+        created(q, NULL, error);
+    else
+        place_create(q, &q->options);
+    (void)atoll_origin_enter(&before);
+}
+
+/* Gets the image, and then goes on. */
+static void pull_image(struct request *q, const struct atoll_options *options)
+{
+    struct atoll_pull_request pull = {.tenant = q->tenant->name,
+                                      .progress = options->progress,
+                                      .progress_arg = options->progress_arg};
+    struct atoll_error err;
+
+    if (options != &q->options && atoll_options_dup(&q->options, options, &err) < 0) {
+        created(q, NULL, &err);
+        return;
+    }
+    pull.image = q->options.image;
+    pull.login = q->options.login;
+    (void)atoll_image_pull(q->tenant->engine, &pull, on_pulled, q);
+}
+
+static void place_create(struct request *q, const struct atoll_options *options)
 {
     struct atoll_engine *engine = q->tenant->engine;
     struct atoll_place place = {0};
+    struct atoll_error err;
+    int r = atoll_place(engine, options, &place, &err);
+
+    if (r == 1 && !q->pulled) {
+        q->provider = place.entry->provider->ops->name;
+        pull_image(q, options);
+        return;
+    }
+    if (r == 1)
+        r = atoll_fail(&err, ATOLL_ERR_ABORTED, ENOENT, "the image was removed meanwhile");
+    if (r == 0)
+        r = atoll_tenant_admit(engine, q->tenant->name, place.entry, &place.spec, &err);
+    if (r < 0) {
+        created(q, NULL, &err);
+        return;
+    }
+    q->provider = place.entry->provider->ops->name;
+    atoll_launch(engine, options, &place, created, q);
+}
+
+/* The path of a create that has its turn. The options may be the caller's own. */
+static void admit_create(struct request *q, const struct atoll_options *options)
+{
     struct atoll_error err;
     int r;
 
@@ -184,16 +242,10 @@ static void admit_create(struct request *q, const struct atoll_options *options)
         q->admitted_us = atoll_clock_us();
         r = check_daemon(q->tenant, options, &err);
     }
-    if (r == 0)
-        r = atoll_place(engine, options, &place, &err);
-    if (r == 0)
-        r = atoll_tenant_admit(engine, q->tenant->name, place.entry, &place.spec, &err);
-    if (r < 0) {
+    if (r < 0)
         created(q, NULL, &err);
-        return;
-    }
-    q->provider = place.entry->provider->ops->name;
-    atoll_launch(engine, options, &place, created, q);
+    else
+        place_create(q, options);
 }
 
 static void unqueue(struct request *q)

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
+#include "engine/template/defaults.h"
 
 /*
  * Launch, the last step of a create: a pooled sandbox is handed over, or a new one is made at its
@@ -341,8 +342,8 @@ static void hand_over(struct atoll_sandbox *s, const struct atoll_options *optio
         s->provider->ops->set_limits(s->provider, &s->spec, &s->spec.limits, on_limits_set, h);
 }
 
-void atoll_launch(struct atoll_engine *engine, const struct atoll_options *options,
-                  const struct atoll_place *place, atoll_sandbox_fn *done, void *arg)
+static void launch(struct atoll_engine *engine, const struct atoll_options *options,
+                   const struct atoll_place *place, atoll_sandbox_fn *done, void *arg)
 {
     bool fits = place->entry == engine->builder && options->mount_count == 0 && !options->login &&
                 !options->workdir && !options->user && !options->read_only;
@@ -359,4 +360,43 @@ void atoll_launch(struct atoll_engine *engine, const struct atoll_options *optio
         hand_over(s, options, place, done, arg);
     else
         make(engine, options, place, done, arg);
+}
+
+/* The callback of a launch from a version with a config. */
+struct from_version {
+    char **command; /* owned; for the sandbox */
+    atoll_sandbox_fn *done;
+    void *arg;
+};
+
+static void on_launched(void *arg, struct atoll_sandbox *s, const struct atoll_error *error)
+{
+    struct from_version *f = arg;
+    struct from_version was = *f;
+
+    free(f);
+    if (s) {
+        atoll_strings_free(s->command);
+        s->command = ATOLL_TAKE_PTR(was.command);
+    }
+    atoll_strings_free(was.command);
+    was.done(was.arg, s, error);
+}
+
+void atoll_launch(struct atoll_engine *engine, const struct atoll_options *options,
+                  const struct atoll_place *place, atoll_sandbox_fn *done, void *arg)
+{
+    struct atoll_options with = *options;
+    struct atoll_defaults defaults;
+    struct from_version *f;
+
+    if (!*place->version->config) {
+        launch(engine, options, place, done, arg);
+        return;
+    }
+    atoll_defaults_apply(&defaults, place->version->config, place->version->source, &with);
+    f = atoll_alloc(sizeof(*f));
+    *f = (struct from_version){ATOLL_TAKE_PTR(defaults.command), done, arg};
+    launch(engine, &with, place, on_launched, f);
+    atoll_defaults_done(&defaults);
 }

@@ -5,6 +5,7 @@
 #include "base/trace.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
+#include "engine/template/pull.h"
 
 /*
  * Placement, the second step of a create: which template or image a sandbox is made from, which
@@ -215,6 +216,32 @@ static int choose(struct atoll_engine *engine, const struct atoll_options *optio
     return candidates->count < 0 ? candidates->count : 0;
 }
 
+/* A provider that runs stacks of layers gets those of the image; others pull it themselves. 1: the image
+ * is not here. */
+static int find_layers(struct atoll_engine *engine, const struct atoll_options *options,
+                       struct atoll_place *place, struct atoll_error *err)
+{
+    const char *tenant = options->owner ? options->owner : ATOLL_OPERATOR_TENANT;
+    char name[ATOLL_IMAGE_NAME_MAX];
+    struct atoll_version *v;
+    int r;
+
+    if (!options->image || place->version->kind == ATOLL_TEMPLATE_IMAGE ||
+        !place->entry->provider->ops->caps(place->entry->provider)->stacks)
+        return 0;
+    r = atoll_image_template(options->image, name, err);
+    if (r < 0)
+        return r;
+    v = atoll_version_resolve(engine, tenant, name, err);
+    if (!v)
+        return err->kind == ATOLL_ERR_NOT_FOUND ? 1 : -EINVAL;
+    place->version = v;
+    place->spec.template_kind = v->kind;
+    place->spec.layer_base = v->layer_base;
+    place->spec.layers = v->layers;
+    return 0;
+}
+
 int atoll_place(struct atoll_engine *engine, const struct atoll_options *options,
                 struct atoll_place *ret, struct atoll_error *err)
 {
@@ -230,6 +257,7 @@ int atoll_place(struct atoll_engine *engine, const struct atoll_options *options
     if (r == 0) {
         ret->entry = atoll_provider_entry_by_serial(engine, ret->candidates.serials[0]);
         (void)fit(ret->entry, options, &ret->spec);
+        r = find_layers(engine, options, ret, err);
     }
     return r;
 }

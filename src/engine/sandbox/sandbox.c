@@ -99,6 +99,7 @@ void atoll_sandbox_discard(struct atoll_sandbox *s)
     atoll_layers_release(engine, stack_of(&s->spec));
     atoll_templates_collect_soon(engine);
     atoll_spec_free_layers(&s->spec);
+    atoll_strings_free(s->command);
     free(s);
 }
 

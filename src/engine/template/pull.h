@@ -43,6 +43,10 @@ struct atoll_pull_waiter *atoll_image_pull(struct atoll_engine *engine,
 /* No callback is called any more. The last waiter cancels the pull. Accepts NULL. */
 void atoll_image_pull_leave(struct atoll_pull_waiter *waiter);
 
+/* What an image is called as a template: HOST/PATH:TAG or HOST/PATH@DIGEST. INVALID_ARGUMENT. */
+#define ATOLL_IMAGE_NAME_MAX 800
+int atoll_image_template(const char *image, char out[static ATOLL_IMAGE_NAME_MAX],
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The version that `image` names, without asking a registry. NOT_FOUND. */
 int atoll_image_find(struct atoll_engine *engine, const char *tenant, const char *image,
                      struct atoll_template_view *ret, struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -323,6 +323,7 @@ static const struct atoll_sync_ops gvisor_ops = {
         {
             .isolation = "gvisor",
             .templates = true,
+            .stacks = true,
             .set_limits = true,
             .networks = 1u << ATOLL_NETWORK_NONE,
         },

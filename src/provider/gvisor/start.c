@@ -131,9 +131,6 @@ static int start(struct atoll_gvisor *g, const struct atoll_sync_call *call,
 
 static int refuse(const struct atoll_spec *spec, struct atoll_error *err)
 {
-    if (*spec->image)
-        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                          "provider gvisor runs templates, not container images");
     if (spec->builder || spec->persistent || spec->resume_disk)
         return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
                           "provider gvisor has no persistent disks");

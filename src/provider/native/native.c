@@ -380,6 +380,7 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
         .templates = true,
         .read_only = true,
         .layers = true,
+        .stacks = n->spawn.stacks,
         .descriptors = true,
         .pause = atoll_cgroups_can_freeze(&n->cgroups),
         .persistent = n->plan_host.root, /* disk images need loop devices */

@@ -173,6 +173,8 @@ static int parse(struct atoll_run *run, const uint8_t *bytes, size_t n,
         r = atoll_rest_sandbox_check(&sandbox, &run->body, ret_create, err);
     if (r == 0)
         r = atoll_rest_exec_check(&exec, &run->start, &run->input, err);
+    if (r == 0 && !exec.argv && !ret_create->image && !ret_create->template_name)
+        r = atoll_exec_refuse_empty(err);
     if (r == 0 && run->input.open && !run->ops->takes_input)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "\"stdin\":true needs the WebSocket /api/run; give the input as a string");

@@ -114,25 +114,31 @@ static int take_volumes(const json_t *array, struct atoll_body *body, struct ato
     return 0;
 }
 
-static int take_login(const struct atoll_rest_sandbox *s, struct atoll_body *body,
-                      struct atoll_options *create, struct atoll_error *err)
+int atoll_rest_login_check(const struct atoll_rest_login *given, struct atoll_body *body,
+                           const struct atoll_registry_login **ret, struct atoll_error *err)
 {
     struct atoll_registry_login *login;
 
-    if (!s->options.image)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "registry is for pulling an image: give image, too");
-    if (!s->registry.username || !s->registry.password)
+    if (!given->username || !given->password)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "registry needs a username and a password");
     login = calloc(1, sizeof(*login));
     if (!login)
         abort();
     atoll_body_take(body, login);
-    (void)!atoll_text_copy(login->username, sizeof(login->username), s->registry.username);
-    (void)!atoll_text_copy(login->password, sizeof(login->password), s->registry.password);
-    create->login = login;
+    (void)!atoll_text_copy(login->username, sizeof(login->username), given->username);
+    (void)!atoll_text_copy(login->password, sizeof(login->password), given->password);
+    *ret = login;
     return 0;
+}
+
+static int take_login(const struct atoll_rest_sandbox *s, struct atoll_body *body,
+                      struct atoll_options *create, struct atoll_error *err)
+{
+    if (!s->options.image)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "registry is for pulling an image: give image, too");
+    return atoll_rest_login_check(&s->registry, body, &create->login, err);
 }
 
 int atoll_rest_mounts_check(const struct atoll_rest_sandbox *s, struct atoll_body *body,

@@ -1,0 +1,207 @@
+/*
+ * Images of registries, which are templates with the name of the image.
+ *
+ * POST /api/images/pull answers with one line of JSON per report of progress, and a last line with the
+ * image or the error. If it fails before there is progress, the answer is an ordinary error.
+ */
+#include <errno.h>
+#include <string.h>
+#include "api/errors.h"
+#include "api/kit/feed.h"
+#include "api/kit/list_reply.h"
+#include "api/rest/requests.h"
+#include "api/rest/rest_internal.h"
+#include "engine/template/pull.h"
+
+#define LINE_MAX ((size_t)8 * 1024 * 1024) /* the config of an image may be large */
+
+static void write_image(struct atoll_json_out *out, const char *key,
+                        const struct atoll_template_view *v, const char *reference,
+                        const char *tags)
+{
+    atoll_json_open(out, key, '{');
+    atoll_json_text(out, "name", v->name);
+    if (tags) {
+        atoll_json_open(out, "tags", '[');
+        for (const char *at = tags; *at;) {
+            size_t n = strcspn(at, " ");
+            char tag[ATOLL_TEMPLATE_TAG_MAX + 1];
+
+            (void)snprintf(tag, sizeof(tag), "%.*s", (int)n, at);
+            atoll_json_text(out, NULL, tag);
+            at += n + strspn(at + n, " ");
+        }
+        atoll_json_close(out, ']');
+    }
+    atoll_json_text(out, "digest", v->digest);
+    atoll_json_text(out, "reference", reference);
+    atoll_json_text(out, "tenant", v->owner);
+    atoll_json_u64(out, "size_bytes", v->size_bytes);
+    atoll_json_time(out, "created_at", v->created_unix_ms);
+    atoll_json_raw(out, "config", *v->config_json ? v->config_json : "{}");
+    atoll_json_close(out, '}');
+}
+
+/* The list. */
+
+static void write_version(void *arg, const struct atoll_template_view *version, const char *tags)
+{
+    struct atoll_list_reply *list = arg;
+
+    if (strcmp(version->source, "image") == 0)
+        write_image(&list->out, NULL, version, version->definition, tags);
+}
+
+void atoll_rest_image_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                           size_t n ATOLL_UNUSED)
+{
+    struct atoll_list_reply *list = atoll_list_reply_new(call, "images", ']');
+    struct atoll_template_view view;
+    size_t pos = 0;
+
+    while (atoll_templates_next(call->engine, &pos, &view))
+        if (strcmp(view.source, "image") == 0 && atoll_api_sees(call, view.owner))
+            atoll_template_each_version(call->engine, view.owner, view.name, write_version, list);
+    atoll_list_reply_done(list, NULL);
+}
+
+/* Pulls. */
+
+struct image_pull {
+    struct atoll_api_call *call;
+    struct atoll_pull_waiter *waiter;
+    char reference[ATOLL_IMAGE_NAME_MAX]; /* what is pulled */
+    struct atoll_buf line;
+    bool begun; /* the response */
+};
+
+struct pull_body {
+    const char *image;
+    struct atoll_rest_login registry;
+    bool has_registry;
+};
+
+#define AT(member) offsetof(struct pull_body, member)
+static const struct atoll_field pull_fields[] = {
+    {"image", ATOLL_FIELD_STRING, AT(image), 1, 512, NULL, 0},
+    {"registry", ATOLL_FIELD_OBJECT, AT(registry), 0, 0, atoll_rest_login_fields, AT(has_registry)},
+    {0},
+};
+#undef AT
+
+static void pull_done(struct image_pull *p)
+{
+    atoll_buf_done(&p->line);
+    free(p);
+}
+
+static void client_gone(struct atoll_api_call *call)
+{
+    struct image_pull *p = call->state;
+
+    atoll_image_pull_leave(p->waiter);
+    pull_done(p);
+    atoll_api_drop(call);
+}
+
+static struct atoll_json_out line_begin(struct image_pull *p)
+{
+    struct atoll_json_out out;
+
+    atoll_buf_clear(&p->line);
+    atoll_json_out_init(&out, &p->line);
+    atoll_json_open(&out, NULL, '{');
+    return out;
+}
+
+/* Ignores a failed write: on_gone reports the disconnect. */
+static void line_send(struct image_pull *p, struct atoll_json_out *out)
+{
+    if (!p->begun)
+        atoll_api_begin(p->call, 200, "application/x-ndjson", -1);
+    p->begun = true;
+    atoll_json_close(out, '}');
+    if (out->error == 0 && atoll_buf_append(&p->line, "\n", 1) == 0)
+        (void)!atoll_http_write(p->call->req, atoll_buf_head(&p->line), atoll_buf_size(&p->line));
+}
+
+static void on_progress(void *arg, const char *text)
+{
+    struct image_pull *p = arg;
+    struct atoll_json_out out;
+
+    if (p->begun && atoll_http_pending(p->call->req) > ATOLL_FEED_PENDING_MAX)
+        return;
+    out = line_begin(p);
+    atoll_json_text(&out, "progress", text);
+    line_send(p, &out);
+}
+
+static void on_pulled(void *arg, const struct atoll_template_view *view,
+                      const struct atoll_error *error)
+{
+    struct image_pull *p = arg;
+    struct atoll_api_call *call = p->call;
+    struct atoll_json_out out;
+
+    p->waiter = NULL;
+    call->on_gone = NULL;
+    if (error && !p->begun) {
+        pull_done(p);
+        atoll_api_fail(call, error);
+        return;
+    }
+    out = line_begin(p);
+    if (error)
+        atoll_api_error_write(&out, error, call->request_id, atoll_api_operators_file(call));
+    else
+        write_image(&out, "image", view, p->reference, NULL);
+    line_send(p, &out);
+    pull_done(p);
+    atoll_api_end(call);
+}
+
+static int read_pull(struct atoll_body *body, const uint8_t *bytes, size_t n,
+                     struct atoll_pull_request *ret, struct atoll_error *err)
+{
+    struct pull_body fields = {0};
+    const struct atoll_field_set set = {pull_fields, &fields};
+    int r = atoll_body_parse(body, bytes, n, err);
+
+    if (r == 0)
+        r = atoll_fields_decode(body, body->root, "", &set, 1, err);
+    if (r == 0 && !fields.image)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "image is missing: the name of an image, such as debian:12");
+    if (r == 0 && fields.has_registry)
+        r = atoll_rest_login_check(&fields.registry, body, &ret->login, err);
+    ret->image = fields.image;
+    return r;
+}
+
+void atoll_rest_image_pull(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct atoll_pull_request request = {.tenant = call->caller.tenant, .progress = on_progress};
+    struct atoll_pull_waiter *waiter;
+    struct atoll_body body = {0};
+    struct atoll_error error;
+    struct image_pull *p;
+
+    if (read_pull(&body, bytes, n, &request, &error) < 0) {
+        atoll_body_done(&body);
+        atoll_api_fail(call, &error);
+        return;
+    }
+    p = atoll_api_alloc(sizeof(*p));
+    p->call = call;
+    atoll_buf_init(&p->line, LINE_MAX);
+    call->state = p;
+    call->on_gone = client_gone;
+    request.progress_arg = p;
+    if (atoll_image_template(request.image, p->reference, &error) < 0)
+        p->reference[0] = '\0'; /* the pull says why */
+    waiter = atoll_image_pull(call->engine, &request, on_pulled, p);
+    if (waiter) /* else it has ended already */
+        p->waiter = waiter;
+    atoll_body_done(&body);
+}

@@ -1,0 +1,44 @@
+#pragma once
+#include "engine/engine_internal.h"
+#include "engine/template/pull.h"
+#include "image/registry.h"
+#include "loop/workers.h"
+
+/*
+ * Shared by images.c, pull.c and archive.c.
+ */
+struct atoll_images {
+    struct atoll_engine *engine;
+    struct atoll_workers *workers;         /* owned */
+    struct atoll_image_registry *registry; /* owned; workers use it */
+    int blobs_fd;                          /* state/blobs */
+    char *logins;                          /* owned, or NULL */
+    uint64_t max_bytes;
+    struct atoll_map pulls; /* by key: those that other requests can join */
+    struct atoll_list all;  /* of struct pull, owned */
+    bool stopping;
+};
+
+/* pull.c. The first function forgets the waiters too. */
+void atoll_pulls_cancel(struct atoll_images *images);
+void atoll_pulls_done(struct atoll_images *images);
+
+/* images.c */
+/* Makes the requests of a call fail: writes to its cancel_fd. */
+void atoll_images_cancel(int cancel_fd);
+/* Removes a blob that is unpacked. */
+void atoll_images_drop_blob(const struct atoll_images *images, const char *digest);
+/* Whether a version that the tenant may use has this layer. */
+bool atoll_images_has_layer(const struct atoll_images *images, const char *tenant,
+                            const char *layer);
+
+struct atoll_images_version {
+    const char *tenant;
+    const struct atoll_image_reference *ref;
+    const char *digest;   /* "sha256:…" */
+    const json_t *config; /* the object `config` */
+};
+/* layers: the stack, without a NUL. The caller holds its layers and releases them afterwards. */
+int atoll_images_store(struct atoll_images *images, const struct atoll_images_version *version,
+                       struct atoll_buf *layers, struct atoll_template_view *ret,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;
