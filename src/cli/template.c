@@ -89,6 +89,7 @@ int atoll_cli_template_send_output(struct atoll_cli *cli, const char *name, char
 static const struct atoll_cli_column columns[] = {
     {.title = "NAME", .member = "name"},
     {.title = "KIND", .member = "kind"},
+    {.title = "TAGS", .member = "tags", .form = ATOLL_CLI_FORM_WORDS, .missing = "-"},
     {.title = "SIZE", .member = "size_bytes", .form = ATOLL_CLI_FORM_BYTES, .missing = "-"},
     {.title = "AGE", .member = "created_at", .form = ATOLL_CLI_FORM_AGE},
     {.title = "DIGEST", .member = "digest", .missing = "-", .colour = ATOLL_CLI_DIM, .width = 19},
@@ -169,15 +170,4 @@ const struct atoll_cli_verb atoll_cli_template_import = {
     .min_args = 2,
     .max_args = 2,
     .run = import,
-};
-
-const struct atoll_cli_verb atoll_cli_template_rm = {
-    .name = "template rm",
-    .args = "TEMPLATE...",
-    .summary = "remove templates",
-    .help = "A template that sandboxes use is not removed: destroy those sandboxes first.\n",
-    .min_args = 1,
-    .max_args = -1,
-    .collection = &templates,
-    .run = atoll_cli_collection_rm,
 };

@@ -26,7 +26,8 @@ VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "re
          "session ls", "session show", "session run", "session rm", "registry ls", "registry show", "wait", "attach", "events",
          "top", "port", "prune", "export", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
-         "template import", "template debian", "template build", "template rm", "snapshot",
+         "template import", "template debian", "template build", "template show", "template history",
+         "template diff", "template tag", "template share", "template rm", "template gc", "snapshot",
          "volume ls", "volume rm", "key create", "key ls", "key rm", "secret create", "secret ls", "secret rm", "up",
          "down", "reload", "ca", "status", "providers", "bench", "doctor", "verify", "completion", "man", "version", "help"]
 
@@ -95,7 +96,7 @@ def test_every_verb_explains_itself(daemon, verb):
 @pytest.mark.parametrize("args, said", [
     (["rnu"], "did you mean run?"),
     (["template", "lst"], "did you mean template ls?"),
-    (["template"], "ls, import, debian, build, rm"),
+    (["template"], "ls, import, debian, build, show, history, diff, tag, share, rm, gc"),
     (["run", "--memroy", "1G", "--", "true"], "did you mean --memory?"),
     (["run"], "missing argument"),
     (["exec", "abc"], "missing argument"),
@@ -114,7 +115,7 @@ def test_every_verb_explains_itself(daemon, verb):
     (["exec", "../x", "--", "true"], "no sandbox id"),
     (["template", "import", "a/b", "."], "not a valid template name"),
     (["template", "debian", "a/b"], "not a valid template name"),
-    (["template", "rm", "a/b"], "not a valid template name"),
+    (["template", "rm", ""], "the name of the template is empty"),
     (["volume", "rm", "a/b"], "not a valid volume name"),
     (["snapshot", "abc", "a/b"], "not a valid template name"),
     (["key", "rm", "../x"], "no key id"),
@@ -205,7 +206,8 @@ def test_completion_knows_where_values_come_from(daemon):
     assert candidates(daemon, "run", "--network", "") == ["none", "isolated", "bridge"]
     assert candidates(daemon, "run", "--network=i") == ["--network=isolated"]
     assert candidates(daemon, "run", "--network", "=", "i", shell="bash") == ["isolated"]
-    assert candidates(daemon, "template", "") == ["ls", "import", "debian", "build", "rm"]
+    assert candidates(daemon, "template", "") == ["ls", "import", "debian", "build", "show", "history",
+                                                 "diff", "tag", "share", "rm", "gc"]
     assert candidates(daemon, "template") == ["template"]
     assert candidates(daemon, "up", "--state", "") == ["@directories"]
     assert candidates(daemon, "run", "--", "l") == ["@files"]

@@ -56,7 +56,8 @@ static const struct atoll_field e2b_fields[] = {
 
 #define AT(member) offsetof(struct atoll_rest_sandbox, member)
 const struct atoll_field atoll_rest_sandbox_fields[] = {
-    {"template", ATOLL_FIELD_STRING, AT(options.template_name), 1, 64, NULL, 0},
+    {"template", ATOLL_FIELD_STRING, AT(options.template_name), 1, ATOLL_TEMPLATE_REFERENCE_MAX,
+     NULL, 0},
     {"name", ATOLL_FIELD_STRING, AT(options.name), 1, 64, NULL, 0},
     {"workdir", ATOLL_FIELD_STRING, AT(options.workdir), 1, 1024, NULL, 0},
     {"readOnly", ATOLL_FIELD_BOOL, AT(options.read_only), 0, 0, NULL, 0},
@@ -238,7 +239,7 @@ int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_bo
         r = check_e2b(s, &o, err);
     if (r == 0)
         r = check_image(&o, err);
-    if (r == 0 && o.template_name && !atoll_text_is_name(o.template_name))
+    if (r == 0 && o.template_name && !atoll_template_is_reference(o.template_name))
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "template must be the name of a template (got \"%.64s\")", o.template_name);
     if (r == 0)

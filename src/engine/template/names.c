@@ -108,6 +108,14 @@ int atoll_template_reference_parse(const char *text, struct atoll_template_refer
                : 0;
 }
 
+bool atoll_template_is_reference(const char *text)
+{
+    struct atoll_template_reference ref;
+    struct atoll_error ignored;
+
+    return atoll_template_reference_parse(text, &ref, &ignored) == 0;
+}
+
 void atoll_words_each(const char *words, void (*fn)(void *arg, const char *word), void *arg)
 {
     char word[ATOLL_TEMPLATE_TAG_MAX + 1];

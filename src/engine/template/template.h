@@ -92,6 +92,10 @@ void atoll_version_id(char out[static ATOLL_VERSION_ID_LEN + 1]);
 
 /* --- finding --- */
 
+/* NAME, NAME:TAG, NAME@sha256:HEX, or one of these with TENANT/ before it. */
+bool atoll_template_is_reference(const char *text);
+#define ATOLL_TEMPLATE_REFERENCE_MAX 511
+
 /* NOT_FOUND, also for a template that the tenant may not use; INVALID_ARGUMENT. */
 int atoll_template_resolve(struct atoll_engine *engine, const char *tenant, const char *reference,
                            struct atoll_template_view *ret,
