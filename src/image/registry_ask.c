@@ -15,8 +15,11 @@
 #include "provider/remote/retry.h"
 
 #define REDIRECTS_MAX 8
-#define DOCUMENT_MS 60000   /* until a document is there */
-#define COMMIT_MS 600000    /* a registry may read a whole blob before it answers */
+#define DOCUMENT_MS 60000 /* until a document is there */
+#define COMMIT_MS 600000  /* a registry may read a whole blob before it answers */
+/* A try needs so much time before the deadline: or else the client would be told of the deadline, and not
+ * of what failed before. */
+#define TRY_MS 200
 #define RETRY_AFTER_MAX 30u /* seconds; a registry that asks for more is not asked again */
 
 struct reader {
@@ -227,11 +230,13 @@ bool atoll_image_wait(const struct atoll_image_call *call, unsigned tries, uint3
 
     atoll_rand_bytes(&random, sizeof(random));
     until_ms = atoll_clock_ms() + atoll_remote_delay_ms(tries, retry_after_s, random);
-    if (until_ms >= call->deadline_ms)
+    if (until_ms + TRY_MS >= call->deadline_ms)
         return false;
     while ((left_ms = until_ms - atoll_clock_ms()) > 0)
         if (poll(&cancel, 1, (int)left_ms) > 0)
             return false;
+    if (atoll_clock_ms() + TRY_MS / 2 >= call->deadline_ms)
+        return false;
     atoll_metric_note(ATOLL_METRIC_REMOTE_RETRIES, "registry", 1);
     return true;
 }
