@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -302,6 +303,13 @@ static void settle_scheme(struct atoll_image_registry *r, const struct atoll_ima
         (void)snprintf(place->origin, sizeof(place->origin), "http://%s", place->host);
 }
 
+static bool is_cancelled(const struct atoll_image_call *call)
+{
+    struct pollfd cancel = {.fd = call->cancel_fd, .events = POLLIN};
+
+    return call->cancel_fd >= 0 && poll(&cancel, 1, 0) > 0;
+}
+
 static bool has_ended(const struct atoll_image_call *call, const struct atoll_error *err)
 {
     return err->kind == ATOLL_ERR_ABORTED || err->kind == ATOLL_ERR_INTERNAL ||
@@ -326,6 +334,8 @@ static int at_place(struct atoll_image_registry *r, struct atoll_image_place *pl
         note_scheme(r, place->host, strncmp(place->origin, "http:", 5) == 0);
     else if (place->may_be_plain)
         note_scheme(r, place->host, -1);
+    if (e < 0 && is_cancelled(call))
+        e = atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "the request was cancelled");
     if (e < 0 && err->kind != ATOLL_ERR_INTERNAL)
         err->another = true;
     return e;

@@ -216,6 +216,11 @@ static void silence_ends(void **state)
     assert_int_equal(write(call.cancel_fd, &one, sizeof(one)), sizeof(one));
     assert_true(find("", &call, &err) < 0);
     assert_int_equal(err.kind, ATOLL_ERR_ABORTED);
+    w.silent = false; /* and between tries */
+    w.failure = 503;
+    w.failures = 100;
+    assert_true(find("", &call, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_ABORTED);
     (void)close(call.cancel_fd);
 }
 
