@@ -255,7 +255,8 @@ int atoll_archive_finish(struct atoll_archive *s, struct atoll_archive_facts *re
         return r;
     join(s);
     atoll_digest_end(&s->digest, ret->diff_id);
-    atoll_inflate_digest(s->inflate, ret->digest);
+    if (!atoll_inflate_digest(s->inflate, ret->digest))
+        memcpy(ret->digest, ret->diff_id, sizeof(ret->digest));
     ret->tar_bytes = s->tar_bytes;
     ret->input_bytes = atoll_inflate_input_bytes(s->inflate);
     return 0;

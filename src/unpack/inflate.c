@@ -99,7 +99,6 @@ static int fill_magic(struct atoll_inflate *f)
             break;
         have += (size_t)n;
     }
-    atoll_digest_add(&f->digest, f->input, have);
     f->input_bytes = have;
     f->len = have;
     return 0;
@@ -169,6 +168,8 @@ int atoll_inflate_open(int fd, int stop_fd, struct atoll_inflate **ret, struct a
     if (r == 0 && f->method == BY_LIBARCHIVE)
         r = open_libarchive(f, err);
     f->in_member = f->method == GZIP;
+    if (f->method != PLAIN)
+        atoll_digest_add(&f->digest, f->input, f->len);
     if (r < 0) {
         atoll_inflate_close(f);
         return r;
@@ -190,17 +191,24 @@ struct atoll_inflate *atoll_inflate_close(struct atoll_inflate *f)
     return NULL;
 }
 
+/* Straight to the caller, but for the first bytes. */
 static int read_plain(struct atoll_inflate *f, uint8_t *out, size_t cap, size_t *ret_n,
                       struct atoll_error *err)
 {
-    int r = fill(f);
+    ssize_t n;
 
-    if (r < 0)
-        return input_failed(r, err);
-    *ret_n = ATOLL_MIN(cap, f->len - f->at);
-    memcpy(out, f->input + f->at, *ret_n);
-    f->at += *ret_n;
-    f->ended = r == 0;
+    if (f->at < f->len) {
+        *ret_n = ATOLL_MIN(cap, f->len - f->at);
+        memcpy(out, f->input + f->at, *ret_n);
+        f->at += *ret_n;
+        return 0;
+    }
+    n = f->input_ended ? 0 : read_some(f, out, cap);
+    if (n < 0)
+        return input_failed((int)n, err);
+    f->ended = n == 0;
+    f->input_bytes += (uint64_t)n;
+    *ret_n = (size_t)n;
     return 0;
 }
 
@@ -290,6 +298,8 @@ int atoll_inflate_drain(struct atoll_inflate *f, struct atoll_error *err)
 {
     int r;
 
+    if (f->method == PLAIN)
+        return 0;
     do {
         f->at = f->len;
         r = fill(f);
@@ -302,7 +312,10 @@ uint64_t atoll_inflate_input_bytes(const struct atoll_inflate *f)
     return f->input_bytes;
 }
 
-void atoll_inflate_digest(struct atoll_inflate *f, char out[ATOLL_DIGEST_HEX])
+bool atoll_inflate_digest(struct atoll_inflate *f, char out[ATOLL_DIGEST_HEX])
 {
+    if (f->method == PLAIN)
+        return false;
     atoll_digest_end(&f->digest, out);
+    return true;
 }

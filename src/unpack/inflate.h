@@ -20,5 +20,5 @@ int atoll_inflate_read(struct atoll_inflate *f, uint8_t *out, size_t cap, size_t
 /* Reads what follows the end of the compressed data. INTERNAL. */
 int atoll_inflate_drain(struct atoll_inflate *f, struct atoll_error *err) ATOLL_MUST_CHECK;
 uint64_t atoll_inflate_input_bytes(const struct atoll_inflate *f);
-/* Once, at the end. */
-void atoll_inflate_digest(struct atoll_inflate *f, char out[ATOLL_DIGEST_HEX]);
+/* Of the input, once, at the end. False: it is not compressed, so the digest is that of the output. */
+bool atoll_inflate_digest(struct atoll_inflate *f, char out[ATOLL_DIGEST_HEX]);

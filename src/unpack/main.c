@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include "base/fd.h"
 #include "base/text.h"
+#include "unpack/sbom.h"
 #include "unpack/unpack.h"
 
 #define EXIT_ARCHIVE 1
@@ -27,7 +28,8 @@ static const char usage_text[] =
     "Usage: atoll-unpack [--plain] [--manifest FILE] [--max-bytes N] [--max-files N]\n"
     "                    [--max-path N] [--max-ratio N] DIR < ARCHIVE\n"
     "       atoll-unpack pack [--compress none|gzip|zstd] [--level N] [--plain]\n"
-    "                    [--output FILE] DIR\n";
+    "                    [--output FILE] DIR\n"
+    "       atoll-unpack sbom [--name NAME] DIR...\n";
 
 static int usage(void)
 {
@@ -196,6 +198,26 @@ static int run_pack(int argc, char **argv)
     return 0;
 }
 
+static int run_sbom(int argc, char **argv)
+{
+    static const struct option options[] = {{"name", required_argument, NULL, 'n'},
+                                            {NULL, 0, NULL, 0}};
+    const char *name = NULL;
+    struct atoll_error err;
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (option != 'n')
+            return usage();
+        name = optarg;
+    }
+    if (argc == optind)
+        return usage();
+    return atoll_sbom_write(argv + optind, (size_t)(argc - optind), name, STDOUT_FILENO, &err) < 0
+               ? report(STDERR_FILENO, &err)
+               : 0;
+}
+
 /* A deep tree has many descriptors open while it is packed. */
 static void raise_limit(void)
 {
@@ -212,5 +234,7 @@ int main(int argc, char **argv)
     raise_limit();
     if (argc > 1 && strcmp(argv[1], "pack") == 0)
         return run_pack(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "sbom") == 0)
+        return run_sbom(argc - 1, argv + 1);
     return run_unpack(argc, argv);
 }
