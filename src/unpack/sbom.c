@@ -271,7 +271,11 @@ static int by_purl(const void *a, const void *b)
 {
     const struct named *const *x = a, *const *y = b;
     int order = strcmp((*x)->purl, (*y)->purl);
+    size_t m = strlen((*x)->found->path), n = strlen((*y)->found->path);
 
+    /* Of several copies the one with the shortest path is named. */
+    if (order == 0)
+        order = (m > n) - (m < n);
     return order ? order : strcmp((*x)->found->path, (*y)->found->path);
 }
 
