@@ -162,6 +162,7 @@ static void test_layer(void **state)
     struct atoll_spec spec = spec_of();
     struct agent_client c;
     char command[1024], layers[80];
+    int fd;
 
     (void)state;
     (void)snprintf(layers, sizeof(layers), "%s-layers", state_dir);
@@ -177,7 +178,11 @@ static void test_layer(void **state)
     p = provider(&config);
     spec.template_kind = ATOLL_TEMPLATE_ROOTFS;
     spec.layer_base = ATOLL_LAYER_BASE;
-    (void)snprintf(spec.layer, sizeof(spec.layer), "l1");
+    spec.layers = "l1 l2"; /* not one layer */
+    assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, "has 2 layers"));
+    spec.layers = "l1";
     create(p, &spec, &c);
     expect_as(&c, "", "id -u; pwd; sh -c 'echo shell'", "1000\n/home/user\nshell\n");
     expect_as(&c, "", "busybox stat -c %u /bin/busybox", "0\n");
