@@ -83,6 +83,7 @@ extern const struct atoll_cli_verb atoll_cli_template_share;
 extern const struct atoll_cli_verb atoll_cli_template_rm;
 extern const struct atoll_cli_verb atoll_cli_template_gc;
 extern const struct atoll_cli_verb atoll_cli_template_build;
+extern const struct atoll_cli_verb atoll_cli_build;
 extern const struct atoll_cli_verb atoll_cli_snapshot;
 extern const struct atoll_cli_verb atoll_cli_volume_ls;
 extern const struct atoll_cli_verb atoll_cli_volume_rm;

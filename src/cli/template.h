@@ -18,3 +18,8 @@ int atoll_cli_template_send(struct atoll_cli *cli, const char *name,
 /* Sends the output of a program. Fails if the program fails. */
 int atoll_cli_template_send_output(struct atoll_cli *cli, const char *name, char *const *argv,
                                    struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* The paths of all files in DIR that .dockerignore does not exclude, each with a NUL, in a memfd that child
+ * processes inherit; owned by the caller. The Dockerfile and .dockerignore are never excluded. */
+int atoll_cli_list_context(const char *dir, const char *dockerfile, int *ret_fd,
+                           struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -112,8 +112,8 @@ static int list_dir(struct listing *l, int dir_fd, const char *name, unsigned de
     return r;
 }
 
-/* Returns the list in a memfd that child processes inherit; owned by the caller. */
-static int list_files(const char *dir, const char *dockerfile, int *ret_fd, struct atoll_error *err)
+int atoll_cli_list_context(const char *dir, const char *dockerfile, int *ret_fd,
+                           struct atoll_error *err)
 {
     ATOLL_AUTOFREE struct listing *l = calloc(1, sizeof(*l));
     ATOLL_AUTOCLOSE int top = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -124,9 +124,6 @@ static int list_files(const char *dir, const char *dockerfile, int *ret_fd, stru
     if (top < 0)
         return atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno, "%.200s: %s", dir,
                           strerror(errno));
-    if (faccessat(top, dockerfile, R_OK, 0) < 0)
-        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no %.100s in %.200s",
-                          dockerfile, dir);
     l->dockerfile = dockerfile;
     atoll_buf_init(&l->list, (size_t)256 * 1024 * 1024);
     atoll_buf_init(&l->path, PATH_MAX_BYTES);
@@ -230,6 +227,12 @@ static int send_files(struct atoll_cli *cli, struct build *b, const char *target
     return r;
 }
 
+static bool has_file(const char *dir, const char *file)
+{
+    ATOLL_AUTOCLOSE int top = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return top >= 0 && faccessat(top, file, R_OK, 0) == 0;
+}
+
 static int build(struct atoll_cli *cli, const struct options *o, const char *name, char *dir,
                  struct atoll_error *err)
 {
@@ -242,10 +245,13 @@ static int build(struct atoll_cli *cli, const struct options *o, const char *nam
     char *argv[] = {tar, in, dir, nul, plain, verbatim, root, group, from, make, to, NULL};
     ATOLL_AUTOCLOSE int list_fd = ATOLL_NO_FD;
     struct atoll_link_target target;
-    int r = list_files(dir, file, &list_fd, err);
+    int r = atoll_cli_list_context(dir, file, &list_fd, err);
 
     if (r < 0)
         return r;
+    if (!has_file(dir, file))
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no %.100s in %.200s", file,
+                          dir);
     (void)snprintf(from, sizeof(from), "-T/dev/fd/%d", list_fd);
     (void)snprintf(
         memory, sizeof(memory), "%llu",

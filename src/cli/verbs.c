@@ -49,6 +49,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_registry_show,
     &atoll_cli_pull,
     &atoll_cli_images,
+    &atoll_cli_build,
     &atoll_cli_template_ls,
     &atoll_cli_template_import,
     &atoll_cli_template_debian,

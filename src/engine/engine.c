@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/clock.h"
+#include "engine/build/build_internal.h"
 #include "engine/engine_internal.h"
 #include "engine/file/inband.h"
 #include "engine/network/network.h"
@@ -130,6 +131,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     if (engine->network && engine->sandboxes.used == 0)
         atoll_network_kill(engine->network);
     atoll_layers_close(engine);
+    atoll_makes_done(engine); /* reads from sandboxes */
     forget_sandboxes(engine);
     atoll_provider_entries_close(engine);
     engine->network = atoll_network_free(engine->network);

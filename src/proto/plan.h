@@ -126,6 +126,7 @@ enum atoll_plan_bind_kind {
     ATOLL_BIND_DIRECTORY = 2, /* an empty directory of the disk */
     ATOLL_BIND_FILE = 3,      /* a file in memory with `content` */
     ATOLL_BIND_CACHE = 4,     /* caches/NAME, made if missing */
+    ATOLL_BIND_PART = 5, /* `content`, a path, of the tree that is mounted at NAME in the root */
 };
 
 /* Mounted writable, nosuid and nodev, owned by root inside; the disk has to be PLAIN. A missing mount
@@ -135,7 +136,7 @@ struct atoll_po_bind {
     const char *target;
     uint32_t mode;
     struct atoll_bytes content; /* FILE */
-    const char *name;           /* CACHE: TENANT/NAME */
+    const char *name;           /* CACHE: TENANT/NAME; PART: a mount point in the root */
 };
 
 struct atoll_po_directory {

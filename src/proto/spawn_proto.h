@@ -108,8 +108,9 @@ struct atoll_sm_limit {
 };
 
 struct atoll_sm_commit {
-    const char *id;    /* a sandbox whose disk is PLAIN */
-    const char *path;  /* "import", or "": the whole writable layer of its root */
+    const char *id; /* a sandbox whose disk is PLAIN */
+    const char
+        *path; /* "import", "u.import" (of an overlay there), or "": all changes to its root */
     const char *layer; /* becomes layers/<layer> */
 };
 

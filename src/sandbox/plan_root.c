@@ -219,24 +219,47 @@ static int add_cache(const struct atoll_spec *spec, const struct atoll_cache *ca
     return -EINVAL;
 }
 
+/* Of a tree of which only a part is shown, the whole is mounted at a place of its own. */
+static int add_tree(struct atoll_buf *plan, const struct atoll_tree *tree, size_t number)
+{
+    struct atoll_po_bind bind = {.kind = ATOLL_BIND_PART, .target = tree->path + 1};
+    char place[32];
+    int r;
+
+    if (!tree->part)
+        return add_stack(plan, tree->path + 1, "empty", tree->layers, false);
+    (void)snprintf(place, sizeof(place), ".atoll/tree%zu", number);
+    r = add_stack(plan, place, "empty", tree->layers, false);
+    if (r < 0)
+        return r;
+    bind.name = place;
+    bind.content = (struct atoll_bytes){(const uint8_t *)tree->part, strlen(tree->part)};
+    return atoll_plan_add(plan, ATOLL_PLAN_BIND, &atoll_po_bind_desc, &bind);
+}
+
 /* A read-only overlay has at least two lower directories, hence the empty one. */
 static int add_trees(const struct atoll_spec *spec, struct atoll_buf *plan)
 {
-    int r = spec->tree_count ? add_layer(plan, "empty", "template/empty", 0) : 0;
+    bool copy = spec->builder == ATOLL_BUILDER_COPY;
+    int r = spec->tree_count || copy ? add_layer(plan, "empty", "template/empty", 0) : 0;
 
-    if (r == 0 && spec->tree_count && !has_stack(spec))
+    if (r == 0 && ((spec->tree_count && !has_stack(spec)) || copy))
         r = add_layer(plan, ATOLL_SLOT_STACK, "layers", base_of(spec));
+    if (r == 0 && copy)
+        r = add_stack(plan, "import", "empty", spec->layers, true);
     for (size_t i = 0; r == 0 && i < spec->tree_count; i++)
-        r = add_stack(plan, spec->trees[i].path + 1, "empty", spec->trees[i].layers, false);
+        r = add_tree(plan, &spec->trees[i], i);
     return r;
 }
 
 int atoll_plan_add_builder(const struct atoll_spec *spec, struct atoll_buf *plan)
 {
-    int r = spec->builder == ATOLL_BUILDER_UNPACK
-                ? add_bind(plan, ATOLL_BIND_IMPORT, "import", 0755, "")
-                : add_bind(plan, ATOLL_BIND_DIRECTORY, ".atoll", 0755, "");
+    int r = 0;
 
+    if (spec->builder == ATOLL_BUILDER_UNPACK)
+        r = add_bind(plan, ATOLL_BIND_IMPORT, "import", 0755, "");
+    if (spec->builder == ATOLL_BUILDER_STEP)
+        r = add_bind(plan, ATOLL_BIND_DIRECTORY, ".atoll", 0755, "");
     if (r == 0)
         r = add_trees(spec, plan);
     for (size_t i = 0; r == 0 && i < spec->cache_count; i++)
@@ -305,9 +328,10 @@ int atoll_plan_check_layers(const struct atoll_plan_host *host, const struct ato
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "only builders have trees and caches");
     if ((spec->builder == ATOLL_BUILDER_UNPACK && !host_form) ||
+        (spec->builder == ATOLL_BUILDER_COPY && (!host_form || !has_stack(spec))) ||
         (spec->builder == ATOLL_BUILDER_STEP && (host_form || !has_stack(spec))))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "a step needs a stack, an unpacker the host template");
+                          "a step needs a stack, an unpacker the host template, a copy both");
     if (has_stack(spec) && atoll_stack_check(spec->layers, err) < 0)
         return -EINVAL;
     return check_builder(spec, err);

@@ -83,6 +83,10 @@ enum atoll_builder {
      * the sandbox itself needs is part of it: /dev, /proc, /.atoll, /etc/hosts, /etc/hostname and
      * /etc/resolv.conf are mounts. /home/user, /tmp and /run exist only if the stack has them. */
     ATOLL_BUILDER_STEP,
+    /* From the host template, to copy files into a stack: /import is the tree of spec.layers, with no mounts
+     * in it, so that files such as /etc/hosts and directories such as /dev can be part of the result.
+     * Result: "u.import", all changes to /import. */
+    ATOLL_BUILDER_COPY,
 };
 
 /* A read-only tree in a builder: the stack `layers`, mounted at `path`. Borrowed texts. */
@@ -91,6 +95,8 @@ struct atoll_tree {
     const char
         *path; /* absolute, without "." and ".."; below /.atoll/ nothing of an image is hidden */
     const char *layers; /* not empty */
+    /* Only this file or directory of the tree, "a/b"; NULL: all of it. */
+    const char *part;
 };
 
 /* A writable place in a builder that is not part of its result. Borrowed texts. */

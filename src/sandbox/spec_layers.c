@@ -26,7 +26,8 @@ void atoll_spec_own_layers(struct atoll_spec *spec)
         spec->cache_count ? atoll_alloc(spec->cache_count * sizeof(*caches)) : NULL;
 
     for (size_t i = 0; i < spec->tree_count; i++)
-        trees[i] = (struct atoll_tree){copy(spec->trees[i].path), copy(spec->trees[i].layers)};
+        trees[i] = (struct atoll_tree){copy(spec->trees[i].path), copy(spec->trees[i].layers),
+                                       copy(spec->trees[i].part)};
     for (size_t i = 0; i < spec->cache_count; i++)
         caches[i] = (struct atoll_cache){spec->caches[i].kind, copy(spec->caches[i].path),
                                          copy(spec->caches[i].name)};
@@ -40,6 +41,7 @@ void atoll_spec_free_layers(struct atoll_spec *spec)
     for (size_t i = 0; i < spec->tree_count; i++) {
         drop(spec->trees[i].path);
         drop(spec->trees[i].layers);
+        drop(spec->trees[i].part);
     }
     for (size_t i = 0; i < spec->cache_count; i++) {
         drop(spec->caches[i].path);

@@ -224,7 +224,8 @@ int atoll_sandboxes_commit(struct atoll_sandboxes *all, const char *id, uint32_t
 {
     struct sandbox *s = atoll_text_is_id(id) ? atoll_map_get(&all->by_id, id) : NULL;
 
-    if ((*path && strcmp(path, "import") != 0) || !atoll_text_is_name(layer))
+    if ((*path && strcmp(path, "import") != 0 && strcmp(path, "u.import") != 0) ||
+        !atoll_text_is_name(layer))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "bad name in commit");
     if (!s || (s->state != SANDBOX_RUNNING && s->state != SANDBOX_EXITED))
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no builder %.40s", id);

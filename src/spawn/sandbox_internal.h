@@ -40,7 +40,7 @@ struct sandbox {
     unsigned freeze_tries;
     struct {
         uint32_t request; /* 0: no request waits */
-        char path[8], layer[65];
+        char path[16], layer[65];
         pid_t pid; /* of the process that makes the layer, or 0 */
         int pidfd;
         struct atoll_watch watch;

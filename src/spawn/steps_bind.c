@@ -1,9 +1,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include "base/fd.h"
 #include "base/text.h"
 #include "spawn/paths.h"
@@ -202,6 +205,25 @@ static int open_cache(const struct atoll_plan_run *b, const struct atoll_po_bind
     return tenant_fd < 0 ? tenant_fd : open_directory(b, tenant_fd, slash + 1, bind->mode, true);
 }
 
+/* A file or directory of a tree. Links lead to the tree's own root. */
+static int open_part(const struct atoll_plan_run *b, const struct atoll_po_bind *bind)
+{
+    const struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+                                 .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+    ATOLL_AUTOCLOSE int tree = atoll_paths_open(b->root_fd, bind->name, O_PATH | O_DIRECTORY);
+    char path[PATH_MAX];
+    int fd;
+
+    if (tree < 0)
+        return tree;
+    if (bind->content.len == 0 || bind->content.len >= sizeof(path))
+        return -EINVAL;
+    memcpy(path, bind->content.data, bind->content.len);
+    path[bind->content.len] = '\0';
+    fd = (int)syscall(SYS_openat2, tree, path, &how, sizeof(how));
+    return fd < 0 ? -errno : fd;
+}
+
 static int open_source(struct atoll_plan_run *b, const struct atoll_po_bind *bind)
 {
     char path[24];
@@ -217,6 +239,8 @@ static int open_source(struct atoll_plan_run *b, const struct atoll_po_bind *bin
         return open_file(b, bind, path);
     case ATOLL_BIND_CACHE:
         return open_cache(b, bind);
+    case ATOLL_BIND_PART:
+        return open_part(b, bind);
     default:
         return -EINVAL;
     }
@@ -225,16 +249,18 @@ static int open_source(struct atoll_plan_run *b, const struct atoll_po_bind *bin
 int atoll_step_bind(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_bind *bind = step;
-    ATOLL_AUTOCLOSE int point =
-        atoll_point_open(b, bind->target, bind->kind != ATOLL_BIND_FILE, err);
-    ATOLL_AUTOCLOSE int source = ATOLL_NO_FD;
+    ATOLL_AUTOCLOSE int source = open_source(b, bind);
+    ATOLL_AUTOCLOSE int point = ATOLL_NO_FD;
     ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
-    int r;
+    struct stat st;
+    int r = source < 0 ? source : fstat(source, &st) < 0 ? -errno : 0;
 
-    if (point < 0)
-        return point;
-    r = source = open_source(b, bind);
     b->binds++;
+    if (r == 0) {
+        point = atoll_point_open(b, bind->target, S_ISDIR(st.st_mode), err);
+        if (point < 0)
+            return point;
+    }
     if (r >= 0)
         r = tree = atoll_mnt_clone(source, "", false);
     if (r >= 0)

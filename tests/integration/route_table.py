@@ -112,6 +112,19 @@ def template(world):
     return {"template": "routes-gone"}
 
 
+def build(world):
+    made = world.mine.post("/api/builds", {"dockerfile": "FROM no-such-template"})
+    assert made.status == 201, made.body
+    return {"name": made.json["id"]}
+
+
+def build_context(world):
+    archive = world.archive(**{"hello": b"x"})
+    answer = world.mine.put("/api/builds/contexts/routes", archive)
+    assert answer.status == 204, answer.body
+    return {"name": "routes", "archive": archive}
+
+
 def key(world):
     made = world.admin.post("/api/keys", {"tenant": "acme", "scope": "read"})
     return {"name": made.json["id"]}
@@ -333,6 +346,17 @@ SESSIONS = {
         given=lambda world: {"session": world.session()}),
     "GET /api/e2b/files/{session}": Entry(Ask(200, check=has("files", 0, "path", value="f")),
                                           Ask(400, at=NO_SESSION), given=session_file),
+    "POST /api/builds": Entry(
+        Ask(201, body={"dockerfile": "FROM no-such-template"}, check=has("state", value="waiting")),
+        Ask(400, body={"dockerfile": "FROM"})),
+    "GET /api/builds": Entry(Ask(200, check=shows("name")), BAD_ALL, foreign=hides("name"), given=build),
+    "GET /api/builds/{name}": Entry(Ask(200, check=has("id")), Ask(404, at={"name": "nothing"}), given=build),
+    "GET /api/builds/{name}/log": Entry(Ask(200), Ask(400, "?offset=-1"), given=build),
+    "DELETE /api/builds/{name}": Entry(Ask(204, check=empty), Ask(404, at={"name": "nothing"}), given=build),
+    "GET /api/builds/contexts/{name}": Entry(Ask(204, check=empty), Ask(404, at={"name": "nothing"}),
+                                             given=build_context),
+    "PUT /api/builds/contexts/{name}": Entry(
+        Ask(204, body=lambda values: values["archive"], check=empty), Ask(400, body=b"junk"), given=build_context),
 }
 
 OPERATORS = {

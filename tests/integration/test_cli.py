@@ -26,7 +26,7 @@ VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "re
          "session ls", "session show", "session run", "session rm", "registry ls", "registry show", "wait", "attach", "events",
          "top", "port", "prune", "export", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
-         "template import", "template debian", "template build", "template show", "template history",
+         "template import", "template debian", "template build", "build", "template show", "template history",
          "template diff", "template tag", "template share", "template rm", "template gc", "snapshot",
          "volume ls", "volume rm", "key create", "key ls", "key rm", "secret create", "secret ls", "secret rm", "up",
          "down", "reload", "ca", "status", "providers", "bench", "doctor", "verify", "completion", "man", "version", "help"]

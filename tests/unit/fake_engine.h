@@ -1216,6 +1216,7 @@ struct atoll_subscription *atoll_events_unsubscribe(struct atoll_subscription *s
     return NULL;
 }
 
+#include "fake_makes.h"
 #include "fake_templates.h"
 
 bool atoll_templates_next(struct atoll_engine *engine, size_t *pos, struct atoll_template_view *ret)

@@ -122,7 +122,7 @@ static void a_lower_layer_of_the_same_name_is_left_out(void **state)
 static void copies_are_owned(void **state)
 {
     char layers[] = "a b", path[] = "/x", name[] = "n";
-    struct atoll_tree tree = {path, layers};
+    struct atoll_tree tree = {path, layers, NULL};
     struct atoll_cache cache = {ATOLL_CACHE_KEPT, path, name},
                        scratch = {.path = path, .kind = ATOLL_CACHE_FILE};
     const struct atoll_cache caches[] = {cache, scratch};
@@ -235,8 +235,10 @@ static void a_step_has_only_mounts(void **state)
 
 static void only_builders_have_trees_and_caches(void **state)
 {
-    static const struct atoll_tree good = {"/.atoll/a", "a"},
-                                   bad[] = {{"a", "a"}, {"/a/../b", "a"}, {"/a", ""}, {"/", "a"}};
+    static const struct atoll_tree good = {"/.atoll/a", "a", NULL}, bad[] = {{"a", "a", NULL},
+                                                                             {"/a/../b", "a", NULL},
+                                                                             {"/a", "", NULL},
+                                                                             {"/", "a", NULL}};
     static const struct atoll_cache cache = {ATOLL_CACHE_KEPT, "/a", "x"},
                                     nameless[] = {{ATOLL_CACHE_KEPT, "/a", NULL},
                                                   {ATOLL_CACHE_KEPT, "/a", "../x"},
@@ -302,7 +304,7 @@ static void the_most_of_all_fits(void **state)
                        i ? " " : "", i);
     assert_int_equal(strlen(layers) + 1, ATOLL_STACK_CAP);
     for (size_t i = 0; i < ATOLL_TREES_MAX; i++)
-        trees[i] = (struct atoll_tree){"/.atoll/tree", layers};
+        trees[i] = (struct atoll_tree){"/.atoll/tree", layers, NULL};
     for (size_t i = 0; i < ATOLL_CACHES_MAX; i++)
         caches[i] = (struct atoll_cache){ATOLL_CACHE_KEPT, "/cache", "name"};
     spec.trees = trees;

@@ -447,7 +447,8 @@ static void a_program_of_the_same_name_is_kept(void **state)
 static void trees_are_read_only(void **state)
 {
     struct fixture *f = need(state);
-    const struct atoll_tree trees[] = {{"/.atoll/context", "one"}, {"/from/here", "one two"}};
+    const struct atoll_tree trees[] = {{"/.atoll/context", "one", NULL},
+                                       {"/from/here", "one two", NULL}};
     struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_STEP, BASE);
     struct box b;
 

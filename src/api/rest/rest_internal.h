@@ -67,6 +67,10 @@ atoll_rest_handler atoll_rest_image_list, atoll_rest_image_pull;
 /* build.c, volumes.c */
 atoll_rest_handler atoll_rest_template_build;
 atoll_rest_handler atoll_rest_sandbox_snapshot, atoll_rest_volume_list, atoll_rest_volume_remove;
+/* builds.c, build_log.c */
+atoll_rest_handler atoll_rest_make_create, atoll_rest_make_list, atoll_rest_make_get,
+    atoll_rest_make_cancel, atoll_rest_make_log, atoll_rest_make_context_get,
+    atoll_rest_make_context_put;
 /* sessions.c, session_list.c, sessions_execute.c, sessions_files.c */
 atoll_rest_handler atoll_rest_session_create, atoll_rest_session_list, atoll_rest_session_get,
     atoll_rest_session_destroy, atoll_rest_session_execute, atoll_rest_e2b_execute,

@@ -110,6 +110,14 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    "/api/images",          READ,  NONE,   atoll_rest_image_list, "all"},
     {ATOLL_POST,   "/api/images/pull",     WRITE, JSON,   atoll_rest_image_pull, ""},
 
+    {ATOLL_POST,   "/api/builds",          WRITE, FILES,  atoll_rest_make_create, ""},
+    {ATOLL_GET,    "/api/builds",          READ,  NONE,   atoll_rest_make_list, "all"},
+    {ATOLL_GET,    "/api/builds/contexts/{name}", READ, NONE, atoll_rest_make_context_get, ""},
+    {ATOLL_PUT,    "/api/builds/contexts/{name}", WRITE, STREAM, atoll_rest_make_context_put, ""},
+    {ATOLL_GET,    "/api/builds/{name}",   READ,  NONE,   atoll_rest_make_get, ""},
+    {ATOLL_DELETE, "/api/builds/{name}",   WRITE, NONE,   atoll_rest_make_cancel, ""},
+    {ATOLL_GET,    "/api/builds/{name}/log", READ, NONE,  atoll_rest_make_log, "offset, follow"},
+
     {ATOLL_GET,    "/api/volumes",         READ,  NONE,   atoll_rest_volume_list, "provider"},
     {ATOLL_DELETE, "/api/volumes/{name}",  WRITE, NONE,   atoll_rest_volume_remove, "provider"},
 

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "engine/build/build_internal.h"
 #include "engine/json_memory.h"
+#include "engine/template/pull.h"
 #include "image/dockerfile.h"
 
 /*
@@ -82,6 +83,7 @@ static void drop_sources(struct atoll_make *make)
 static void drop_images(struct atoll_make *make)
 {
     for (size_t i = 0; i < make->image_count; i++) {
+        atoll_image_pull_leave(make->images[i].pull);
         if (make->images[i].layers)
             atoll_layers_release(make->engine, make->images[i].layers);
         free(make->images[i].layers);
@@ -177,6 +179,8 @@ void atoll_make_end(struct atoll_make *make, enum atoll_make_state state)
     make->ended_unix_ms = atoll_clock_unix_ms();
     for (size_t i = 0; i < make->plan->stage_count; i++)
         atoll_stage_stop(&make->stages[i]);
+    for (size_t i = 0; i < make->image_count; i++)
+        atoll_image_pull_leave(ATOLL_TAKE_PTR(make->images[i].pull));
     atoll_make_log_end(make);
     if (atoll_make_save(make, &err) < 0)
         atoll_log(ATOLL_LOG_WARN, "end of a build is not stored", "build", make->id, "error",
@@ -217,7 +221,8 @@ static void keep_for_debugging(struct atoll_make *make, unsigned step)
 void atoll_make_fail(struct atoll_make *make, const struct atoll_error *error, int line,
                      unsigned step)
 {
-    if (has_ended(make))
+    /* A daemon that stops ends the sandboxes; the next one continues the build. */
+    if (has_ended(make) || make->engine->ending)
         return;
     make->error = *error;
     make->error_line = line;

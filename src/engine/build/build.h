@@ -26,14 +26,14 @@ struct atoll_template_view;
  * step: it may go when the cache is full, but not while a build uses it.
  */
 struct atoll_context_upload;
-typedef void atoll_context_fn(void *arg, struct atoll_context_upload *upload,
-                              const struct atoll_error *error);
+typedef void atoll_context_upload_fn(void *arg, struct atoll_context_upload *upload,
+                                     const struct atoll_error *error);
 /* Whether the tenant has it. */
 bool atoll_context_find(struct atoll_engine *engine, const char *tenant, const char *name);
 /* `ready` gets an error, or what the archive can be written to (tar; plain, gzip, zstd or xz). An
  * existing context of this name is replaced. */
 void atoll_context_open(struct atoll_engine *engine, const char *tenant, const char *name,
-                        atoll_context_fn *ready, void *arg);
+                        atoll_context_upload_fn *ready, void *arg);
 /* The next bytes; done is called when more can be written. After an error, drop it. */
 void atoll_context_write(struct atoll_context_upload *upload, const uint8_t *bytes, size_t n,
                          atoll_done_fn *done, void *arg);

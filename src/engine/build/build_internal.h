@@ -21,12 +21,14 @@ struct atoll_make_source {
 /* A template or image that a build begins with or copies from. */
 struct atoll_make_image {
     struct atoll_make *make;
-    char *reference; /* owned */
-    bool ready, asked;
+    char *reference;                /* owned */
+    struct atoll_pull_waiter *pull; /* in progress, or NULL */
+    bool ready;
     char *layers;   /* owned, held by the build */
     json_t *config; /* owned */
 };
 
+#define ATOLL_MAKE_PENDING_MAX 8
 /* WORKDIR: the directory is made by the next step that has a sandbox. */
 struct atoll_make_pending {
     char *path, *user; /* owned */
@@ -50,7 +52,7 @@ struct atoll_make_stage {
     size_t count, at;
     struct atoll_recipe_memory triggers;
     struct atoll_recipe_step now; /* the one in progress, variables replaced */
-    struct atoll_make_pending pending[ATOLL_MAKE_DIRECTORIES_MAX];
+    struct atoll_make_pending pending[ATOLL_MAKE_PENDING_MAX];
     size_t pending_count;
     struct atoll_run_wait wait;
     bool finishing;   /* the run makes the directories that are left at the end */
@@ -173,6 +175,18 @@ int atoll_stage_compose_run(struct atoll_make_stage *stage, struct atoll_make_jo
                             json_t *facts, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_stage_compose_copy(struct atoll_make_stage *stage, struct atoll_make_job *job,
                              json_t *facts, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Adds the commands that make the directories of WORKDIR. */
+int atoll_stage_compose_directories(const struct atoll_make_stage *stage,
+                                    struct atoll_make_job *job,
+                                    struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Makes it a job that only copies: its sandbox has no mounts in the tree that it changes. */
+void atoll_stage_use_copier(struct atoll_make_job *job);
+/* add_step.c: files of the context, and of URLs. */
+int atoll_stage_add_files(struct atoll_make_job *job, const struct atoll_recipe_step *step,
+                          const struct atoll_copy_match *match, const char *dest,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_stage_add_urls(struct atoll_make_stage *stage, struct atoll_make_job *job,
+                         const char *dest, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* What "--from" and "from=" name: a stack, or with `source` a context. Both NULL: FROM scratch. */
 struct atoll_stage_tree {
     const char *layers;

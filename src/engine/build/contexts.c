@@ -18,7 +18,7 @@ struct atoll_context_upload {
     char tenant[65], name[NAME_MAX_LEN + 1];
     char digest[65]; /* that it must have; "": any */
     struct atoll_unpack *unpack;
-    atoll_context_fn *ready;
+    atoll_context_upload_fn *ready;
     atoll_done_fn *done;
     void *arg;
     bool dropped;
@@ -57,7 +57,7 @@ bool atoll_context_find(struct atoll_engine *engine, const char *tenant, const c
 static void on_open(void *arg, struct atoll_unpack *unpack, const struct atoll_error *error)
 {
     struct atoll_context_upload *upload = arg;
-    atoll_context_fn *ready = upload->ready;
+    atoll_context_upload_fn *ready = upload->ready;
     void *ready_arg = upload->arg;
 
     if (error || upload->dropped) {
@@ -72,7 +72,7 @@ static void on_open(void *arg, struct atoll_unpack *unpack, const struct atoll_e
 }
 
 void atoll_context_open(struct atoll_engine *engine, const char *tenant, const char *name,
-                        atoll_context_fn *ready, void *arg)
+                        atoll_context_upload_fn *ready, void *arg)
 {
     static const struct atoll_unpack_request request = {
         .random = true, .plain = true, .manifest = true, .max_bytes = CONTEXT_MAX_BYTES};

@@ -5,6 +5,7 @@
 #include "base/switches.h"
 #include "engine/build/build_internal.h"
 #include "sandbox/programs.h"
+#include "sandbox/stack.h"
 
 /*
  * COPY and ADD: atoll-copy (copy/copy.h) in the root of the step, with the sources as read-only trees. The
@@ -13,6 +14,9 @@
  */
 #define TREE "/.atoll/source"
 #define HERE "/.atoll/here"
+#define EMPTY "/.atoll/empty"
+#define ROOT "/import"
+
 #define EXCLUDED "/" /* as the name of a pair, see copy/copy.h */
 
 int atoll_stage_find_tree(const struct atoll_make_stage *stage, const char *from,
@@ -71,11 +75,6 @@ uint8_t *atoll_make_pairs(const struct atoll_copy_match *match, size_t *ret_len)
     return pairs;
 }
 
-static bool is_url(const char *source)
-{
-    return strncmp(source, "http://", 7) == 0 || strncmp(source, "https://", 8) == 0;
-}
-
 /* The list of arguments of atoll-copy, in the job's memory. */
 struct arguments {
     const char *argv[16 + 2 * 64];
@@ -98,9 +97,18 @@ static const char *const *finish_words(struct atoll_make_job *job, const struct 
     return argv;
 }
 
-static void add_flags(struct arguments *a, const struct atoll_recipe_step *step)
+/* The files of a step on the host template are in its own root; see ATOLL_BUILDER_COPY. */
+static void begin_words(struct arguments *a, const struct atoll_make_job *job)
 {
     add_word(a, ATOLL_COPY_PROGRAM);
+    if (job->builder == ATOLL_BUILDER_COPY) {
+        add_word(a, "--root");
+        add_word(a, ROOT);
+    }
+}
+
+static void add_flags(struct arguments *a, const struct atoll_recipe_step *step)
+{
     add_word(a, "--stdin");
     if (step->flags.chown) {
         add_word(a, "--chown");
@@ -121,6 +129,7 @@ static struct atoll_make_job_command copy_command(struct atoll_make_job *job,
 {
     struct arguments a = {0};
 
+    begin_words(&a, job);
     add_flags(&a, step);
     add_word(&a, tree);
     add_word(&a, dest);
@@ -176,14 +185,20 @@ static int add_context(struct atoll_make_stage *stage, struct atoll_make_job *jo
     if (match.pair_count > 1 && dest[strlen(dest) - 1] != '/')
         dest = atoll_make_job_textf(job, "%s/", dest);
     (void)json_object_set_new(facts, "copied", json_string(match.digest));
+    r = atoll_make_job_add_tree(job, TREE, atoll_make_job_textf(job, "%s", source->layer), err);
+    if (r == 0 && stage->now.kind == ATOLL_RECIPE_ADD)
+        r = atoll_stage_add_files(job, &stage->now, &match, dest, err);
+    if (r < 0 || stage->now.kind == ATOLL_RECIPE_ADD) {
+        atoll_copy_match_done(&match);
+        return r;
+    }
     pairs = atoll_make_pairs(&match, &len);
     command = copy_command(job, &stage->now, TREE, dest);
     command.input = atoll_recipe_text(&job->memory, (const char *)pairs, len);
     command.input_len = len;
     free(pairs);
     atoll_copy_match_done(&match);
-    r = atoll_make_job_add_tree(job, TREE, atoll_make_job_textf(job, "%s", source->layer), err);
-    return r < 0 ? r : atoll_make_job_add_command(job, &command, err);
+    return atoll_make_job_add_command(job, &command, err);
 }
 
 /* From a stage or an image: the key is that of its whole stack. */
@@ -206,6 +221,39 @@ static int add_stack(struct atoll_make_stage *stage, struct atoll_make_job *job,
     return r < 0 ? r : atoll_make_job_add_command(job, &copy, err);
 }
 
+void atoll_stage_use_copier(struct atoll_make_job *job)
+{
+    if (atoll_stack_is_host(job->layers))
+        return;
+    job->builder = ATOLL_BUILDER_COPY;
+    job->result = "u.import";
+}
+
+int atoll_stage_compose_directories(const struct atoll_make_stage *stage,
+                                    struct atoll_make_job *job, struct atoll_error *err)
+{
+    int r = stage->pending_count
+                ? atoll_make_job_add_cache(job, ATOLL_CACHE_SCRATCH, EMPTY, NULL, err)
+                : 0;
+
+    for (size_t i = 0; r == 0 && i < stage->pending_count; i++) {
+        struct atoll_make_job_command command = {.what = "WORKDIR", .user = "root", .cwd = "/"};
+        struct arguments a = {0};
+        begin_words(&a, job);
+        if (*stage->pending[i].user) {
+            add_word(&a, "--chown");
+            add_word(&a, atoll_make_job_textf(job, "%s", stage->pending[i].user));
+        }
+        add_word(&a, EMPTY);
+        add_word(&a, atoll_make_job_textf(job, "%s/", stage->pending[i].path));
+        add_word(&a, ""); /* the content of the empty directory */
+        add_word(&a, "");
+        command.argv = finish_words(job, &a);
+        r = atoll_make_job_add_command(job, &command, err);
+    }
+    return r;
+}
+
 int atoll_stage_compose_copy(struct atoll_make_stage *stage, struct atoll_make_job *job,
                              json_t *facts, struct atoll_error *err)
 {
@@ -216,14 +264,14 @@ int atoll_stage_compose_copy(struct atoll_make_stage *stage, struct atoll_make_j
     int r;
 
     for (size_t i = 0; i < step->arg_count; i++)
-        *(step->kind == ATOLL_RECIPE_ADD && is_url(step->args[i]) ? &urls : &files) += 1;
-    if (urls > 0)
-        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                          "ADD of URLs is not supported yet");
+        *(step->kind == ATOLL_RECIPE_ADD && atoll_copy_is_remote(step->args[i]) ? &urls : &files) +=
+            1;
     if (files + step->heredoc_count > 1 && dest[strlen(dest) - 1] != '/')
         dest = atoll_make_job_textf(job, "%s/", dest);
     (void)json_object_set_new(facts, "dest", json_string_nocheck(dest));
     r = add_here(stage, job, dest, err);
+    if (r == 0 && urls > 0)
+        r = atoll_stage_add_urls(stage, job, dest, err);
     if (r < 0 || files == 0)
         return r;
     r = atoll_stage_find_tree(stage, step->flags.from, &tree, err);

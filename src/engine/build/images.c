@@ -1,8 +1,10 @@
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "base/memory.h"
 #include "engine/build/build_internal.h"
 #include "engine/json_memory.h"
+#include "engine/template/pull.h"
 #include "sandbox/stack.h"
 
 /*
@@ -84,18 +86,68 @@ static int take(struct atoll_make_image *image, const struct atoll_template_view
     return 0;
 }
 
+static void on_pulled(void *arg, const struct atoll_template_view *view,
+                      const struct atoll_error *error)
+{
+    struct atoll_make_image *image = arg;
+    struct atoll_make *make = image->make;
+    struct atoll_error err;
+
+    image->pull = NULL;
+    if (!error && take(image, view, &err) < 0)
+        error = &err;
+    if (error)
+        atoll_make_fail(make, error, 0, 0);
+    else
+        atoll_make_advance(make);
+}
+
+static void on_progress(void *arg, const char *text)
+{
+    const struct atoll_make_image *image = arg;
+    char note[400];
+
+    (void)snprintf(note, sizeof(note), "pulling %.200s: %s", image->reference, text);
+    atoll_make_log_note(image->make, "note", 0, 0, note);
+}
+
+static void pull(struct atoll_make_image *image)
+{
+    const char *tenant = image->make->tenant;
+    const struct atoll_pull_request request = {
+        .tenant = strcmp(tenant, ATOLL_OPERATOR_TENANT) == 0 ? NULL : tenant,
+        .image = image->reference,
+        .progress = on_progress,
+        .progress_arg = image,
+    };
+    struct atoll_pull_waiter *waiter;
+
+    on_progress(image, "asking the registry");
+    waiter = atoll_image_pull(image->make->engine, &request, on_pulled, image);
+    if (waiter)
+        image->pull = waiter;
+}
+
+/* A template of that name comes before an image that was pulled, and that before one of a registry. */
+static int find(struct atoll_make_image *image, struct atoll_template_view *view,
+                struct atoll_error *err)
+{
+    struct atoll_make *make = image->make;
+    int r = atoll_template_resolve(make->engine, make->tenant, image->reference, view, err);
+
+    return r < 0 ? atoll_image_find(make->engine, make->tenant, image->reference, view, err) : r;
+}
+
 void atoll_make_ask_images(struct atoll_make *make)
 {
     struct atoll_template_view view;
     struct atoll_error err;
 
-    for (size_t i = 0; i < make->image_count; i++) {
+    for (size_t i = 0; i < make->image_count && make->state == ATOLL_MAKE_RUNNING; i++) {
         struct atoll_make_image *image = &make->images[i];
-        if (image->ready || image->asked)
-            continue;
-        image->asked = true;
-        if (atoll_template_resolve(make->engine, make->tenant, image->reference, &view, &err) < 0 ||
-            take(image, &view, &err) < 0) {
+        if (find(image, &view, &err) < 0) {
+            pull(image);
+        } else if (take(image, &view, &err) < 0) {
             atoll_make_fail(make, &err, 0, 0);
             return;
         }

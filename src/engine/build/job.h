@@ -12,9 +12,8 @@
  *
  * Thread: the loop's.
  */
-#define ATOLL_MAKE_COMMANDS_MAX 16
+#define ATOLL_MAKE_COMMANDS_MAX 32
 #define ATOLL_MAKE_FILES_MAX 64
-#define ATOLL_MAKE_DIRECTORIES_MAX 32
 
 struct atoll_make_job_command {
     const char *what;        /* for errors: "the command", "the copy" */
@@ -33,24 +32,17 @@ struct atoll_make_job_file {
     const void *bytes;
     size_t len;
 };
-/* A directory that is made if it is missing, and what belongs to which user. */
-struct atoll_make_job_directory {
-    const char *path, *user;
-};
-
 struct atoll_make_job {
     struct atoll_recipe_memory memory; /* of all that it points to */
     char key[65];                      /* in the cache; "": not shared and not cached */
     char tenant[65];
     const char *layers; /* the root: a stack; "" for unpackers */
     enum atoll_builder builder;
-    const char *result; /* as of keep_layer(): "" or "import" */
+    const char *result; /* as of keep_layer() */
     struct atoll_tree trees[ATOLL_TREES_MAX];
     size_t tree_count;
     struct atoll_cache caches[ATOLL_CACHES_MAX];
     size_t cache_count;
-    struct atoll_make_job_directory directories[ATOLL_MAKE_DIRECTORIES_MAX];
-    size_t directory_count;
     struct atoll_make_job_file files[ATOLL_MAKE_FILES_MAX];
     size_t file_count;
     struct atoll_make_job_command commands[ATOLL_MAKE_COMMANDS_MAX];

@@ -10,7 +10,7 @@
 #include "loop/steps.h"
 
 /*
- * Runs a job: the sandbox, directories, files, commands, the layer, the cache; each is a step of a flow
+ * Runs a job: the sandbox, files, commands, the layer, the cache; each is a step of a flow
  * (loop/steps.h). The sandbox ends in any case, before the answer.
  */
 
@@ -32,7 +32,7 @@ struct atoll_run {
     struct atoll_list waits;    /* of struct atoll_run_wait */
     struct atoll_steps flow;
     char sandbox_id[ATOLL_ID_LEN + 1]; /* "" until it exists */
-    size_t at;                         /* directory, file or command in progress */
+    size_t at;                         /* file or command in progress */
     struct atoll_reader *reader;       /* of the command */
     struct line lines[2];              /* the beginning of a line of stdout, stderr */
     struct atoll_buf manifest;         /* output of a command that matches */
@@ -126,43 +126,7 @@ static void remove_sandbox(void *arg)
         atoll_steps_done(&run->flow, NULL);
 }
 
-/* --- directories and files --- */
-
-static void next_directory(struct atoll_run *run);
-
-static void on_directory(void *arg, const struct atoll_am_entry *entry,
-                         const struct atoll_error *error)
-{
-    struct atoll_run *run = arg;
-
-    (void)entry;
-    if (error && error->kind != ATOLL_ERR_ALREADY_EXISTS) {
-        atoll_steps_done(&run->flow, error);
-        return;
-    }
-    run->at++;
-    next_directory(run);
-}
-
-static void next_directory(struct atoll_run *run)
-{
-    const struct atoll_make_job *job = run->job;
-
-    if (run->at == job->directory_count) {
-        atoll_steps_done(&run->flow, NULL);
-        return;
-    }
-    atoll_files_mkdir(run->engine, run->sandbox_id, job->directories[run->at].user,
-                      job->directories[run->at].path, on_directory, run);
-}
-
-static void make_directories(void *arg)
-{
-    struct atoll_run *run = arg;
-
-    run->at = 0;
-    next_directory(run);
-}
+/* --- files --- */
 
 static void next_file(struct atoll_run *run);
 
@@ -429,7 +393,6 @@ static void put_into_cache(void *arg)
 
 static const struct atoll_step flow[] = {
     {"making the sandbox", make_sandbox, remove_sandbox},
-    {"making the directories", make_directories, NULL},
     {"writing the files", write_files, NULL},
     {"running the commands", run_commands, NULL},
     {"keeping the layer", keep_layer, release_layer},

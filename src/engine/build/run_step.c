@@ -66,11 +66,19 @@ static int mount_cache(struct atoll_make_stage *stage, struct atoll_make_job *jo
                                     atoll_make_job_textf(job, "%s", name), err);
 }
 
+/* A path of a tree, without what stands for its root. */
+static const char *below(const char *path)
+{
+    while (*path == '/' || strncmp(path, "./", 2) == 0)
+        path += *path == '/' ? 1 : 2;
+    return strcmp(path, ".") == 0 ? "" : path;
+}
+
 static int mount_bind(struct atoll_make_stage *stage, struct atoll_make_job *job, json_t *sources,
                       const struct atoll_recipe_mount *m, struct atoll_error *err)
 {
     struct atoll_stage_tree tree;
-    const char *layers;
+    const char *layers, *part;
     int r = atoll_stage_find_tree(stage, m->from, &tree, err);
 
     if (r < 0)
@@ -80,12 +88,12 @@ static int mount_bind(struct atoll_make_stage *stage, struct atoll_make_job *job
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENOENT,
                           "there is nothing to mount at %s", m->target);
     (void)json_array_append_new(sources, json_string(layers));
-    if (m->source && *m->source && strcmp(m->source, ".") != 0 && strcmp(m->source, "/") != 0)
-        return atoll_fail(
-            err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-            "a bind mount of a part of its source is not supported yet: mount all of it");
-    return atoll_make_job_add_tree(job, atoll_stage_path(stage, job, m->target),
-                                   atoll_make_job_textf(job, "%s", layers), err);
+    r = atoll_make_job_add_tree(job, atoll_stage_path(stage, job, m->target),
+                                atoll_make_job_textf(job, "%s", layers), err);
+    part = below(m->source ? m->source : "");
+    if (r == 0 && *part)
+        job->trees[job->tree_count - 1].part = atoll_make_job_textf(job, "%s", part);
+    return r;
 }
 
 static int add_mounts(struct atoll_make_stage *stage, struct atoll_make_job *job, json_t *facts,

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <string.h>
 #include "engine/build/build_internal.h"
+#include "engine/template/versions.h"
 
 /*
  * The sandbox of a step.
@@ -48,5 +49,11 @@ struct atoll_sandbox *atoll_make_sandbox(struct atoll_engine *engine,
         return NULL;
     }
     s->hidden = true;
+    if (job->policy &&
+        atoll_options_dup(&s->options, &(struct atoll_options){.network_json = job->policy}, err) <
+            0) {
+        atoll_sandbox_discard(s);
+        return NULL;
+    }
     return s;
 }

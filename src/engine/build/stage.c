@@ -181,11 +181,6 @@ static struct atoll_make_job *new_job(struct atoll_make_stage *stage)
     job->layers = atoll_make_job_textf(job, "%s", stage->layers);
     job->limits = make->limits;
     job->fresh = make->no_cache;
-    for (size_t i = 0; i < stage->pending_count; i++)
-        job->directories[i] = (struct atoll_make_job_directory){
-            atoll_make_job_textf(job, "%s", stage->pending[i].path),
-            atoll_make_job_textf(job, "%s", stage->pending[i].user)};
-    job->directory_count = stage->pending_count;
     return job;
 }
 
@@ -205,9 +200,15 @@ static json_t *new_facts(const struct atoll_make_stage *stage)
 static int compose(struct atoll_make_stage *stage, struct atoll_make_job *job, json_t *facts,
                    struct atoll_error *err)
 {
+    bool copies = stage->now.kind != ATOLL_RECIPE_RUN;
+    int r;
+
     (void)json_object_set_new(facts, "step", atoll_recipe_step_to_json(&stage->now, true));
-    if (stage->now.kind != ATOLL_RECIPE_RUN)
-        return atoll_stage_compose_copy(stage, job, facts, err);
+    if (copies)
+        atoll_stage_use_copier(job);
+    r = atoll_stage_compose_directories(stage, job, err);
+    if (r < 0 || copies)
+        return r < 0 ? r : atoll_stage_compose_copy(stage, job, facts, err);
     (void)json_object_set_new(facts, "env", key_env(stage));
     (void)json_object_set_new(facts, "user",
                               json_string_nocheck(atoll_config_text(stage->config, "User")));
@@ -251,7 +252,6 @@ static bool begin_empty(struct atoll_make_stage *stage)
     struct atoll_make_job *job = new_job(stage);
     json_t *facts = json_string(EMPTY_KEY);
 
-    job->directory_count = 0;
     job->builder = ATOLL_BUILDER_UNPACK;
     job->result = "import";
     job->fresh = false;
@@ -264,6 +264,7 @@ static bool begin_empty(struct atoll_make_stage *stage)
 static bool begin_finishing(struct atoll_make_stage *stage)
 {
     struct atoll_make_job *job;
+    struct atoll_error err;
     json_t *facts;
 
     if (stage->pending_count == 0)
@@ -272,6 +273,12 @@ static bool begin_finishing(struct atoll_make_stage *stage)
     facts = new_facts(stage);
     atoll_make_key(facts, job->key);
     json_decref(facts);
+    atoll_stage_use_copier(job);
+    if (atoll_stage_compose_directories(stage, job, &err) < 0) {
+        atoll_make_job_free(job);
+        fail(stage, &err);
+        return false;
+    }
     stage->finishing = true;
     if (!find_or_run(stage, job))
         return false;
@@ -289,13 +296,12 @@ static int add_workdir(struct atoll_make_stage *stage, struct atoll_error *err)
 
     if (strcmp(path, "/") == 0 || !*path)
         return 0;
-    if (stage->pending_count == ATOLL_MAKE_DIRECTORIES_MAX)
+    if (stage->pending_count == ATOLL_MAKE_PENDING_MAX)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG,
-                          "%d WORKDIRs without another step between them",
-                          ATOLL_MAKE_DIRECTORIES_MAX);
+                          "%d WORKDIRs without another step between them", ATOLL_MAKE_PENDING_MAX);
     pending->path = strdup(path);
-    /* "+": made with root's rights, and then the user's. */
-    if (!pending->path || asprintf(&pending->user, "+%s", *user ? user : "root") < 0)
+    pending->user = strdup(user);
+    if (!pending->path || !pending->user)
         abort();
     stage->pending_count++;
     return 0;

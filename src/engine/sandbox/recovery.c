@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "engine/build/build_internal.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
 #include "sandbox/stack.h"
@@ -79,6 +80,8 @@ static void release(struct recovery *r, const struct atoll_error *error)
     r->engine->recovery = NULL;
     atoll_network_recovered(r->engine->network);
     atoll_pool_refill(r->engine);
+    if (!error)
+        atoll_makes_recover(r->engine);
     r->done(r->arg, error);
     free(r);
 }

@@ -66,3 +66,8 @@ def plain_config(config):
     kept = {name: config[name] for name in CONFIG if config.get(name)}
     labels = {name: value for name, value in kept.pop("Labels", {}).items() if name != "io.buildah.version"}
     return {**kept, **({"Labels": labels} if labels else {})}
+
+
+def content_entry(content):
+    """(type, size, sha256) of a file with this text."""
+    return "file", len(content.encode()), hashlib.sha256(content.encode()).hexdigest()
