@@ -163,13 +163,13 @@ int atoll_inflate_open(int fd, int stop_fd, struct atoll_inflate **ret, struct a
     for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(methods); i++)
         if (f->len >= methods[i].len && memcmp(f->input, methods[i].magic, methods[i].len) == 0)
             f->method = methods[i].method;
+    if (f->method != PLAIN)
+        atoll_digest_add(&f->digest, f->input, f->len);
     if (r == 0 && f->method == GZIP && inflateInit2(&f->zlib, 15 + 16) != Z_OK)
         r = atoll_fail_errno(err, ENOMEM, "zlib");
     if (r == 0 && f->method == BY_LIBARCHIVE)
         r = open_libarchive(f, err);
     f->in_member = f->method == GZIP;
-    if (f->method != PLAIN)
-        atoll_digest_add(&f->digest, f->input, f->len);
     if (r < 0) {
         atoll_inflate_close(f);
         return r;
