@@ -181,6 +181,10 @@ def template(walk, client, _):
     client.put("/api/templates/small", docker_engine.busybox_root())
     made = client.create(template="small")
     client.run(made, "true")
+    client.post("/api/templates/small/tags", {"tag": "first"})
+    client.put("/api/templates/small", docker_engine.busybox_root("root:x:0:0:second:/root:/bin/sh\n"))
+    client.delete("/api/templates/small:first")
+    client.run(made, "! grep second /etc/passwd")
     client.delete(f"/api/sandboxes/{made}")
     client.delete("/api/templates/small")
 

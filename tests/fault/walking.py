@@ -24,7 +24,8 @@ STATES = ["creating", "running", "stopping", "failed", "paused", "stopped"]
 ID_LENGTH = 26
 # Commands of ended sandboxes belong to their records.
 LIVE_TABLES = ["sandboxes", "execs WHERE sandbox_id NOT IN (SELECT id FROM ended)", "contexts", "previews", "sessions", "artifact_wishes",
-               "artifact_sets", "artifacts"]
+               "artifact_sets", "artifacts", "templates", "template_versions", "template_tags", "layers",
+               "build_steps"]
 
 
 TOLD = 1  # no error, but an answer that says what is missing: bytes of output, or an end
@@ -225,7 +226,8 @@ class Walk:
             "states": {box: view["state"] for box, view in boxes.items()},
             "execs": execs,
             "sessions": {s["session_id"] for s in client.get("/api/sessions")["sessions"]},
-            "templates": {t["name"] for t in client.get("/api/templates")["templates"]},
+            "templates": {(t["name"], t["digest"], *t.get("tags", []))
+                          for t in client.get("/api/templates")["templates"]},
             "artifacts": {a["sandbox_id"] for a in client.get("/api/artifacts")["artifacts"]},
             "keys": {k["id"] for k in client.get("/api/keys")["keys"]},
         }
@@ -309,6 +311,7 @@ class Walk:
         for template in client.get("/api/templates")["templates"]:
             if template["kind"] != "host":
                 client.delete(f"/api/templates/{template['name']}")
+        client.post("/api/templates/gc", cache="true", all="true")
         for key in client.get("/api/keys")["keys"]:
             if key["tenant"] == "walker":
                 client.delete(f"/api/keys/{key['id']}")

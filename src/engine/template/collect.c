@@ -8,6 +8,8 @@
  */
 
 #define SOON_MS 10
+#define RECOVERING_MS 1000
+#define AGAIN_MS 60000 /* after a removal that the store refused */
 
 /* Versions without a tag that a template keeps. An import is a whole tree, and an image is kept by its
  * provider: of these only what a name means is kept. Builds and pulls share most of their layers. */
@@ -24,40 +26,56 @@ static bool is_removable(struct atoll_engine *engine, const struct atoll_version
            !atoll_version_has_tag(v) && atoll_version_sandboxes(engine, v) == 0;
 }
 
-static void collect_template(struct atoll_engine *engine, struct atoll_template *t, bool history)
+/* False: a removal could not be stored. */
+static bool collect_template(struct atoll_engine *engine, struct atoll_template *t, bool history)
 {
     struct atoll_error err;
     size_t untagged = 0;
+    bool ok = true;
 
     ATOLL_LIST_FOREACH (&t->versions, node) {
         struct atoll_version *v = ATOLL_CONTAINER_OF(node, struct atoll_version, node);
 
         if (!is_removable(engine, v) || (history && untagged++ < history_of(engine, v)))
             continue;
-        if (atoll_version_drop(engine, v, &err) < 0)
+        if (atoll_version_drop(engine, v, &err) < 0) {
             atoll_log(ATOLL_LOG_ERROR, "state not stored", "what", "removal of a version", "error",
                       err.text, NULL);
+            ok = false;
+        }
     }
+    return ok;
 }
 
 static void collect(void *arg)
 {
     struct atoll_engine *engine = arg;
+    struct atoll_timer *timer = &engine->template_tables.collector;
     struct atoll_template *t;
     size_t pos = 0;
+    bool ok = true;
 
-    if (engine->ending || engine->recovering)
+    if (engine->ending)
         return;
+    if (engine->recovering) {
+        atoll_timer_set(timer, engine->loop, RECOVERING_MS, collect, engine);
+        return;
+    }
     while ((t = atoll_map_next(&engine->template_tables.templates, &pos)) != NULL)
-        collect_template(engine, t, true);
+        ok = collect_template(engine, t, true) && ok;
     atoll_step_cache_fit(engine);
+    if (!ok)
+        atoll_timer_set(timer, engine->loop, AGAIN_MS, collect, engine);
 }
 
 void atoll_templates_collect_soon(struct atoll_engine *engine)
 {
-    if (!engine->template_tables.layers.is_open || engine->template_tables.collector.loop)
+    struct atoll_timer *timer = &engine->template_tables.collector;
+
+    if (!engine->template_tables.layers.is_open ||
+        (timer->loop && timer->at_ms <= atoll_loop_now_ms(engine->loop) + SOON_MS))
         return;
-    atoll_timer_set(&engine->template_tables.collector, engine->loop, SOON_MS, collect, engine);
+    atoll_timer_set(timer, engine->loop, SOON_MS, collect, engine);
 }
 
 struct atoll_template_usage atoll_templates_usage(struct atoll_engine *engine)
@@ -89,7 +107,7 @@ struct atoll_template_usage atoll_templates_collect(struct atoll_engine *engine,
 
     while ((t = atoll_map_next(&engine->template_tables.templates, &pos)) != NULL)
         if (!tenant || strcmp(t->owner, tenant) == 0)
-            collect_template(engine, t, false);
+            (void)collect_template(engine, t, false);
     if (steps)
         (void)atoll_steps_drop(engine, tenant, NULL);
     after = atoll_templates_usage(engine);

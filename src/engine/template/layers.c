@@ -328,6 +328,7 @@ void atoll_layers_open(struct atoll_engine *engine)
                                                        atoll_done_ignore, NULL);
     if (dir)
         (void)closedir(dir);
+    atoll_templates_collect_soon(engine);
 }
 
 void atoll_layers_close(struct atoll_engine *engine)
