@@ -340,8 +340,9 @@ static int run_detached(struct atoll_cli *cli, const struct options *o, char *co
 static int check(const struct options *o, int argc, struct atoll_error *err)
 {
     if (argc == 0 && !o->sandbox.image && !o->sandbox.template)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "COMMAND is missing; only an image may have one of its own (--image)");
+        return atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+            "missing argument: COMMAND (only an image may have one of its own: --image)");
     if (o->remove && o->keep)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "--rm cannot be combined with --keep, which keeps the sandbox");

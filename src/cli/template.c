@@ -9,6 +9,7 @@
 #include "cli/child.h"
 #include "cli/collection.h"
 #include "cli/print.h"
+#include "image/layout.h"
 
 /* Unpacking and indexing a large tar takes the daemon a while after the last byte. */
 #define IMPORT_TIMEOUT_MS (15 * 60 * 1000)
@@ -40,21 +41,17 @@ void atoll_cli_template_print(const json_t *template)
                  atoll_text_format_size(size > 0 && size < 9e18 ? (uint64_t)size : 0, text));
 }
 
-int atoll_cli_template_send(struct atoll_cli *cli, const char *name,
-                            ssize_t (*read)(void *arg, void *buf, size_t n), void *arg,
-                            struct atoll_error *err)
+static int put(struct atoll_cli *cli, const char *name, const struct atoll_link_target *target,
+               ssize_t (*read)(void *arg, void *buf, size_t n), void *arg, struct atoll_error *err)
 {
     struct feed feed = {.read = read, .arg = arg};
     struct atoll_http_transfer transfer = {.read = read_feed, .length = -1, .arg = &feed};
     ATOLL_AUTOJSON json_t *reply = NULL;
-    struct atoll_link_target target;
-    int r = atoll_link_target(&target, err, "/api/templates/%s", name);
+    int r;
 
-    if (r < 0)
-        return r;
     atoll_cli_set_timeout(cli, IMPORT_TIMEOUT_MS);
     atoll_cli_progress_start(&feed.progress, name, 0);
-    r = atoll_cli_stream(cli, "PUT", target.text, &transfer, &reply, err);
+    r = atoll_cli_stream(cli, "PUT", target->text, &transfer, &reply, err);
     atoll_cli_progress_end(&feed.progress);
     if (r < 0)
         return r;
@@ -64,13 +61,38 @@ int atoll_cli_template_send(struct atoll_cli *cli, const char *name,
     return ATOLL_CLI_OK;
 }
 
+int atoll_cli_template_send(struct atoll_cli *cli, const char *name,
+                            ssize_t (*read)(void *arg, void *buf, size_t n), void *arg,
+                            struct atoll_error *err)
+{
+    struct atoll_link_target target;
+    int r = atoll_link_target(&target, err, "/api/templates/%s", name);
+
+    return r < 0 ? r : put(cli, name, &target, read, arg, err);
+}
+
+/* The same for an archive of an image. */
+static int send_image(struct atoll_cli *cli, const char *name,
+                      ssize_t (*read)(void *arg, void *buf, size_t n), void *arg,
+                      struct atoll_error *err)
+{
+    struct atoll_link_target target;
+    int r = atoll_link_target(&target, err, "/api/images?name=%s", name);
+
+    return r < 0 ? r : put(cli, name, &target, read, arg, err);
+}
+
 static ssize_t read_child(void *arg, void *buf, size_t n)
 {
     return atoll_cli_child_read(arg, buf, n);
 }
 
-int atoll_cli_template_send_output(struct atoll_cli *cli, const char *name, char *const *argv,
-                                   struct atoll_error *err)
+typedef int send_fn(struct atoll_cli *cli, const char *name,
+                    ssize_t (*read)(void *arg, void *buf, size_t n), void *arg,
+                    struct atoll_error *err);
+
+static int send_output(struct atoll_cli *cli, const char *name, char *const *argv, send_fn *send,
+                       struct atoll_error *err)
 {
     struct atoll_cli_child child;
     struct atoll_error failure;
@@ -79,11 +101,17 @@ int atoll_cli_template_send_output(struct atoll_cli *cli, const char *name, char
     if (r < 0)
         return r;
     atoll_cli_child_await_output(&child);
-    r = atoll_cli_template_send(cli, name, read_child, &child, err);
+    r = send(cli, name, read_child, &child, err);
     ended = atoll_cli_child_finish(&child, &failure);
     if (ended < 0 && r < 0)
         *err = failure; /* the program's failure caused the failed request */
     return r;
+}
+
+int atoll_cli_template_send_output(struct atoll_cli *cli, const char *name, char *const *argv,
+                                   struct atoll_error *err)
+{
+    return send_output(cli, name, argv, atoll_cli_template_send, err);
 }
 
 static const struct atoll_cli_column columns[] = {
@@ -124,6 +152,28 @@ static int import_directory(struct atoll_cli *cli, const char *name, char *dir,
     return atoll_cli_template_send_output(cli, name, argv, err);
 }
 
+/* An image of the local Docker engine. */
+static int import_docker(struct atoll_cli *cli, const char *name, char *image,
+                         struct atoll_error *err)
+{
+    static char docker[] = "docker", save[] = "save";
+    char *const argv[] = {docker, save, image, NULL};
+
+    return send_output(cli, name, argv, send_image, err);
+}
+
+/* Whether the file is an archive of images, and not a root file system. */
+static bool has_images(int fd)
+{
+    struct atoll_image_layout *layout;
+    struct atoll_error err;
+
+    if (atoll_image_layout_open(fd, &layout, &err) < 0)
+        return false;
+    (void)atoll_image_layout_close(layout);
+    return true;
+}
+
 static int import(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
                   char **argv, struct atoll_error *err)
 {
@@ -134,6 +184,8 @@ static int import(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int a
 
     if (r < 0)
         return r;
+    if (strncmp(argv[1], "docker:", 7) == 0)
+        return import_docker(cli, argv[0], argv[1] + 7, err);
     if (strcmp(argv[1], "-") == 0)
         return atoll_cli_template_send(cli, argv[0], read_fd, &input, err);
     fd = open(argv[1], O_RDONLY | O_CLOEXEC);
@@ -142,6 +194,8 @@ static int import(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int a
                           strerror(errno));
     if (S_ISDIR(st.st_mode))
         return import_directory(cli, argv[0], argv[1], err);
+    if (S_ISREG(st.st_mode) && has_images(fd))
+        return send_image(cli, argv[0], read_fd, &fd, err);
     return atoll_cli_template_send(cli, argv[0], read_fd, &fd, err);
 }
 
@@ -159,12 +213,15 @@ const struct atoll_cli_verb atoll_cli_template_ls = {
 const struct atoll_cli_verb atoll_cli_template_import = {
     .name = "template import",
     .args = "NAME DIRECTORY|TARBALL|-",
-    .summary = "create a template from a root file system",
+    .summary = "create a template from a root file system or an image",
     .help = "A directory is packed with tar; run as root to keep file owners. A tarball may\n"
-            "be plain or compressed (gzip, xz, zstd); - reads one from standard input.\n"
+            "be plain or compressed (gzip, xz, zstd); - reads one from standard input. What\n"
+            "`docker save` writes and OCI layouts (tar files) are images, with their config;\n"
+            "docker:IMAGE is an image of the local Docker engine.\n"
             "\n"
             "Examples:\n"
             "  atoll template import alpine alpine-minirootfs.tar.gz\n"
+            "  docker save -o app.tar app; atoll template import app app.tar\n"
             "  docker export $container | atoll template import app -\n"
             "  atoll run --template alpine -- cat /etc/os-release\n",
     .min_args = 2,

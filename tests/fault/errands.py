@@ -1,17 +1,24 @@
 """What clients do, in parts that are small enough to be repeated for every point they pass. Each is
 made of what it needs, in which nothing fails, and what is walked through."""
 
+import atexit
 import contextlib
+import pathlib
+import shutil
 import signal
 import sys
+import tempfile
+import urllib.parse
 
 import docker_engine
+import oci_images
 from daemons import ROOT, wait_until
 
 sys.path.append(str(ROOT / "tests" / "integration"))
 import agent_wire  # noqa: E402
 
 ERRANDS = {}
+REGISTRY = []  # a registry, and the name of an image in it
 
 
 def errand(needs=None, world="plain"):
@@ -187,6 +194,32 @@ def template(walk, client, _):
     client.run(made, "! grep second /etc/passwd")
     client.delete(f"/api/sandboxes/{made}")
     client.delete("/api/templates/small")
+
+
+def pushed_image(walk, client):
+    """An image in a registry, which runs until the tests end."""
+    if oci_images.missing():
+        return None
+    if not REGISTRY:
+        directory = pathlib.Path(tempfile.mkdtemp(prefix="atoll-registry-"))
+        (directory / "registry").mkdir()
+        REGISTRY.append(oci_images.Registry(directory / "registry", oci_images.free_port()).start())
+        atexit.register(shutil.rmtree, directory)
+        atexit.register(REGISTRY[0].stop)
+        layout = oci_images.Layout(directory / "layout")
+        layout.add("it", [oci_images.busybox(), oci_images.tar_of(("marker", "x"))], {"WorkingDir": "/srv"})
+        REGISTRY.append(REGISTRY[0].push(layout, "it", "fault:1"))
+    return REGISTRY[1]
+
+
+@errand(pushed_image)
+def image(walk, client, name):
+    if not name:
+        return
+    made = client.create(image=name)
+    client.run(made, "cat /marker")
+    client.delete(f"/api/sandboxes/{made}")
+    client.delete("/api/templates/" + urllib.parse.quote(name.rpartition(":")[0], safe=""))
 
 
 @errand(box)

@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import tempfile
+import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -310,7 +311,7 @@ class Walk:
             client.delete(f"/api/artifacts/{kept['sandbox_id']}")
         for template in client.get("/api/templates")["templates"]:
             if template["kind"] != "host":
-                client.delete(f"/api/templates/{template['name']}")
+                client.delete("/api/templates/" + urllib.parse.quote(template["name"], safe=""))
         client.post("/api/templates/gc", cache="true", all="true")
         for key in client.get("/api/keys")["keys"]:
             if key["tenant"] == "walker":

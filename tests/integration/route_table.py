@@ -387,6 +387,7 @@ OPERATORS = {
     "POST /api/templates/gc": Entry(Ask(200, check=has("versions", value=0)), BAD_ALL),
     # test_images.py has a registry to pull from; tenants may not name those of this host.
     "GET /api/images": Entry(Ask(200, check=has("images")), BAD_ALL),
+    "PUT /api/images": Entry(Ask(400, body=b"not an archive"), Ask(400, "?name=.bad", body=b"x")),
     "POST /api/images/pull": Entry(Ask(403, body={"image": "localhost:1/x"}), Ask(400, body={"image": "-x"})),
     "GET /api/volumes": Entry(Ask(501), Ask(400, "?provider=nobody")),
     "DELETE /api/volumes/{name}": Entry(Ask(501), Ask(400, at={"name": ".bad"})),

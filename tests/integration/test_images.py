@@ -326,3 +326,44 @@ def test_tenants_do_not_share_images(daemon, rest, registry, layout):
     answer = guest.post("/api/sandboxes", {"image": image})
     assert answer.status == 403 and "may not be connected to" in answer.error["message"], answer.body
     assert guest.get("/api/images").json["images"] == []
+
+
+# Archives.
+
+def docker_archive(layout, tag, path):
+    subprocess.run(["skopeo", "copy", "--insecure-policy", f"oci:{layout.directory}:{tag}",
+                    f"docker-archive:{path}:saved/image:1"], check=True, capture_output=True)
+    return path
+
+
+def oci_archive(layout, tag, path):
+    subprocess.run(["tar", "-C", layout.directory, "-cf", path, "."], check=True)
+    return path
+
+
+@pytest.mark.parametrize("make", [docker_archive, oci_archive])
+def test_an_archive_becomes_a_template(daemon, rest, tmp_path, make):
+    layout = oci_images.Layout(tmp_path / "oci")
+    layout.add("it", [oci_images.busybox(), special(), changes()], CONFIG)
+    file = make(layout, "it", tmp_path / "image.tar")
+    name = make.__name__.replace("_", "-")
+    daemon.atoll("template", "import", name, file, check=True)
+    box = Box(rest, template=name)
+    assert box.out("id -u; pwd; echo $KEPT; cat /opt/a/file; ls /opt/full") == \
+        "0\n/srv/app\n1\nsecondthree"
+    box.destroy()
+    assert daemon.atoll("run", "--template", name, check=True).stdout == "entry point\n"
+
+
+def test_an_archive_keeps_its_names(rest, layout, tmp_path):
+    file = docker_archive(layout, "plain", tmp_path / "image.tar")
+    answer = rest.call("PUT", "/api/images", file.read_bytes())
+    assert answer.status == 201, answer.body
+    assert answer.json["name"] == "docker.io/saved/image"
+    assert Box(rest, image="saved/image:1").out("echo ok") == "ok"  # without asking a registry
+
+
+def test_an_archive_without_images(rest):
+    for body in (b"", b"x" * 2000, oci_images.busybox()):
+        answer = rest.call("PUT", "/api/images", body)
+        assert answer.status == 400, answer.body

@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "engine/provider/providers.h"
 #include "engine/sandbox/ended.h"
+#include "engine/template/archive.h"
 #include "engine/template/pull.h"
 
 /*
@@ -1245,6 +1246,38 @@ struct atoll_pull_waiter *atoll_image_pull(struct atoll_engine *engine,
     (void)request;
     fake_answer(call_pulled, (void (*)(void))done, arg, NULL, fake_failure(engine));
     return NULL;
+}
+
+int atoll_image_archive_open(struct atoll_engine *engine, const char *tenant, const char *name,
+                             struct atoll_image_archive **ret, struct atoll_error *err)
+{
+    (void)engine;
+    (void)tenant;
+    (void)name;
+    (void)ret;
+    return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, ENOSYS, "no archives here");
+}
+
+void atoll_image_archive_write(struct atoll_image_archive *archive, const uint8_t *bytes, size_t n,
+                               atoll_done_fn *done, void *arg)
+{
+    (void)archive;
+    (void)bytes;
+    (void)n;
+    done(arg, NULL);
+}
+
+void atoll_image_archive_finish(struct atoll_image_archive *archive, atoll_template_fn *done,
+                                void *arg)
+{
+    (void)archive;
+    (void)done;
+    (void)arg;
+}
+
+void atoll_image_archive_drop(struct atoll_image_archive *archive)
+{
+    (void)archive;
 }
 
 int atoll_image_template(const char *image, char out[static ATOLL_IMAGE_NAME_MAX],

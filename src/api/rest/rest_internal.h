@@ -63,7 +63,7 @@ atoll_rest_handler atoll_rest_preview_create, atoll_rest_preview_list, atoll_res
 /* templates.c */
 atoll_rest_handler atoll_rest_template_list, atoll_rest_template_import;
 /* images.c */
-atoll_rest_handler atoll_rest_image_list, atoll_rest_image_pull;
+atoll_rest_handler atoll_rest_image_list, atoll_rest_image_load, atoll_rest_image_pull;
 /* build.c, volumes.c */
 atoll_rest_handler atoll_rest_template_build;
 atoll_rest_handler atoll_rest_sandbox_snapshot, atoll_rest_volume_list, atoll_rest_volume_remove;

@@ -108,6 +108,7 @@ static const struct atoll_route rows[] = {
      "provider, file, network, memoryMB"},
 
     {ATOLL_GET,    "/api/images",          READ,  NONE,   atoll_rest_image_list, "all"},
+    {ATOLL_PUT,    "/api/images",          WRITE, STREAM, atoll_rest_image_load, "name"},
     {ATOLL_POST,   "/api/images/pull",     WRITE, JSON,   atoll_rest_image_pull, ""},
 
     {ATOLL_POST,   "/api/builds",          WRITE, FILES,  atoll_rest_make_create, ""},

@@ -52,14 +52,14 @@ int atoll_images_store(struct atoll_images *images, const struct atoll_images_ve
     char *config = atoll_json_dump(version->config, JSON_COMPACT | JSON_SORT_KEYS);
     const struct atoll_version_new made = {
         .owner = version->tenant,
-        .name = name,
-        .is_image_name = true,
-        .tags = version->ref->tag,
+        .name = version->name ? version->name : name,
+        .is_image_name = !version->name,
+        .tags = version->name ? NULL : version->ref->tag,
         .digest = version->digest + strlen("sha256:"),
         .layers = atoll_buf_str(layers),
         .config_json = config,
         .source = "image",
-        .definition = atoll_image_reference_text(version->ref, reference),
+        .definition = version->name ? NULL : atoll_image_reference_text(version->ref, reference),
     };
     int r;
 
@@ -220,6 +220,7 @@ int atoll_images_new(struct atoll_engine *engine, const struct atoll_images_conf
     images->max_bytes = config->max_bytes ? config->max_bytes : IMAGE_BYTES;
     atoll_map_init(&images->pulls);
     atoll_list_init(&images->all);
+    atoll_list_init(&images->archives);
     if (config->logins && !(images->logins = strdup(config->logins)))
         abort();
     r = open_blobs(images, err);
@@ -250,6 +251,7 @@ struct atoll_images *atoll_images_free(struct atoll_images *images)
         return NULL;
     atoll_images_stop(images);
     atoll_pulls_done(images);
+    atoll_image_archives_done(images);
     atoll_map_done(&images->pulls);
     images->registry = atoll_image_registry_free(images->registry);
     if (images->blobs_fd >= 0)

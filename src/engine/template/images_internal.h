@@ -14,14 +14,18 @@ struct atoll_images {
     int blobs_fd;                          /* state/blobs */
     char *logins;                          /* owned, or NULL */
     uint64_t max_bytes;
-    struct atoll_map pulls; /* by key: those that other requests can join */
-    struct atoll_list all;  /* of struct pull, owned */
+    struct atoll_map pulls;     /* by key: those that other requests can join */
+    struct atoll_list all;      /* of struct pull, owned */
+    struct atoll_list archives; /* of struct atoll_image_archive, owned */
     bool stopping;
 };
 
 /* pull.c. The first function forgets the waiters too. */
 void atoll_pulls_cancel(struct atoll_images *images);
 void atoll_pulls_done(struct atoll_images *images);
+
+/* archive.c */
+void atoll_image_archives_done(struct atoll_images *images);
 
 /* images.c */
 /* Makes the requests of a call fail: writes to its cancel_fd. */
@@ -35,6 +39,7 @@ bool atoll_images_has_layer(const struct atoll_images *images, const char *tenan
 struct atoll_images_version {
     const char *tenant;
     const struct atoll_image_reference *ref;
+    const char *name;     /* of the template; NULL: that of ref */
     const char *digest;   /* "sha256:…" */
     const json_t *config; /* the object `config` */
 };

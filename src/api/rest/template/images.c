@@ -7,10 +7,12 @@
 #include <errno.h>
 #include <string.h>
 #include "api/errors.h"
+#include "api/kit/body_pump.h"
 #include "api/kit/feed.h"
 #include "api/kit/list_reply.h"
 #include "api/rest/requests.h"
 #include "api/rest/rest_internal.h"
+#include "engine/template/archive.h"
 #include "engine/template/pull.h"
 
 #define LINE_MAX ((size_t)8 * 1024 * 1024) /* the config of an image may be large */
@@ -63,6 +65,67 @@ void atoll_rest_image_list(struct atoll_api_call *call, const uint8_t *body ATOL
         if (strcmp(view.source, "image") == 0 && atoll_api_sees(call, view.owner))
             atoll_template_each_version(call->engine, view.owner, view.name, write_version, list);
     atoll_list_reply_done(list, NULL);
+}
+
+/* Archives: passed on at the speed at which they are written. */
+
+struct archive {
+    struct atoll_api_call *call;
+    struct atoll_image_archive *archive; /* owned; to be finished or dropped */
+    struct atoll_body_pump pump;
+};
+
+static void archive_imported(void *arg, const struct atoll_template_view *view,
+                             const struct atoll_error *error)
+{
+    struct atoll_api_call *call = arg;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    if (!atoll_api_reply_begin(call, error, &buf, &out))
+        return;
+    write_image(&out, NULL, view, view->definition, NULL);
+    atoll_api_reply(call, 201, &out);
+}
+
+static void write_archive(void *arg, const uint8_t *bytes, size_t n, atoll_done_fn *done,
+                          void *done_arg)
+{
+    struct archive *a = arg;
+
+    atoll_image_archive_write(a->archive, bytes, n, done, done_arg);
+}
+
+static void archive_ended(void *arg, const struct atoll_error *error)
+{
+    struct archive *a = arg;
+    struct atoll_api_call *call = a->call;
+    struct atoll_image_archive *archive = a->archive;
+
+    free(a);
+    if (error) {
+        atoll_image_archive_drop(archive);
+        atoll_api_fail(call, error);
+    } else {
+        atoll_image_archive_finish(archive, archive_imported, call);
+    }
+}
+
+void atoll_rest_image_load(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                           size_t n ATOLL_UNUSED)
+{
+    const char *name = atoll_http_query(call->req, "name");
+    struct archive *a = atoll_api_alloc(sizeof(*a));
+    struct atoll_error error;
+
+    a->call = call;
+    if (atoll_image_archive_open(call->engine, call->caller.tenant, name, &a->archive, &error) <
+        0) {
+        free(a);
+        atoll_api_fail(call, &error);
+        return;
+    }
+    atoll_body_pump_start(&a->pump, call, write_archive, archive_ended, a);
 }
 
 /* Pulls. */
