@@ -66,7 +66,7 @@ struct atoll_registry_login {
 };
 
 /* The stack of a root: names of layers below layers/, bottom first as in OCI, separated by single
- * spaces (sandbox/stack.h). A name is the hex SHA-256 of an uncompressed archive, or x and 32 random
+ * spaces (sandbox/stack.h). A name is the hex SHA-256 of an archive, or x and 32 random
  * hex digits. */
 #define ATOLL_LAYERS_MAX 128
 #define ATOLL_LAYER_NAME_MAX 64

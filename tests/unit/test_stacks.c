@@ -475,6 +475,32 @@ static void trees_are_read_only(void **state)
     drop_layer(f, "two");
 }
 
+/* Links in a tree lead to its own root; and a copy can change what is a mount in a step. */
+static void a_copy_has_the_stack_at_import(void **state)
+{
+    struct fixture *f = need(state);
+    const struct atoll_tree trees[] = {{"/mnt/part", "one", "link/a"}};
+    struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_COPY, BASE);
+    struct box b;
+
+    put_base(f);
+    put_directory(f, "one", "");
+    put_directory(f, "one", "d");
+    put_file(f, "one", "d/a", "1");
+    assert_int_equal(symlink("/d", path_of(f, "one", "link")), 0);
+    spec.template_kind = ATOLL_TEMPLATE_HOST;
+    spec.trees = trees;
+    spec.tree_count = 1;
+    open_box(f, &b, &spec);
+    expect(f, &b, "cat /mnt/part; cat /import/top; rm /import/top; echo x > /import/etc/hosts",
+           "1base");
+    assert_true(commit(f, &b, "u.import", "copied").ok);
+    expect_layer(f, "copied", "./etc\n./etc/hosts\n./top\n");
+    close_box(f, &b);
+    drop_layer(f, "copied");
+    drop_layer(f, "one");
+}
+
 static void caches_are_not_part_of_the_result(void **state)
 {
     struct fixture *f = need(state);
@@ -742,6 +768,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_step_keeps_its_changes_only),
         cmocka_unit_test(a_program_of_the_same_name_is_kept),
         cmocka_unit_test(trees_are_read_only),
+        cmocka_unit_test(a_copy_has_the_stack_at_import),
         cmocka_unit_test(caches_are_not_part_of_the_result),
         cmocka_unit_test(mount_points_stay_inside),
         cmocka_unit_test(a_commit_ends_the_processes),
