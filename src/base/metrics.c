@@ -243,6 +243,10 @@ static const struct row {
                                       {NULL},
                                       NULL,
                                       "Workers of atoll-egress that replaced another."},
+    [ATOLL_METRIC_BUILDS] =
+        {"atoll_builds_total", COUNTER, {"result"}, NULL, "Builds that ended, by result."},
+    [ATOLL_METRIC_BUILD_STEPS] =
+        {"atoll_build_steps_total", COUNTER, {"result"}, NULL, "Steps of builds, by result."},
     [ATOLL_METRIC_UNPACKS] = {"atoll_unpacks_total",
                               COUNTER,
                               {"result"},

@@ -400,8 +400,8 @@ static int conclude(struct atoll_cli *cli, const struct options *o, const json_t
     if (line > 0 && strncmp(err->text, "line ", 5) != 0)
         r = atoll_wrap(err, "line %d", line);
     if (!o->debug && !template)
-        atoll_advise(err, "%s",
-                     "with --debug, a shell starts in the state before the step that failed");
+        (void)snprintf(cli->hint, sizeof(cli->hint),
+                       "with --debug, a shell starts in the state before the step that failed");
     return r < 0 ? r : -EIO;
 }
 

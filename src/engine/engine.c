@@ -126,12 +126,12 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
 {
     if (!engine)
         return NULL;
+    atoll_layers_close(engine);
+    atoll_makes_done(engine); /* reads from sandboxes, and waits for images */
     atoll_images_stop(engine->images);
     atoll_offload_stop(engine->offload); /* its callbacks use the rest of the engine */
     if (engine->network && engine->sandboxes.used == 0)
         atoll_network_kill(engine->network);
-    atoll_layers_close(engine);
-    atoll_makes_done(engine); /* reads from sandboxes */
     forget_sandboxes(engine);
     atoll_provider_entries_close(engine);
     engine->network = atoll_network_free(engine->network);

@@ -13,6 +13,7 @@ import urllib.parse
 import docker_engine
 import oci_images
 from daemons import ROOT, wait_until
+from walking import Refused
 
 sys.path.append(str(ROOT / "tests" / "integration"))
 import agent_wire  # noqa: E402
@@ -194,6 +195,19 @@ def template(walk, client, _):
     client.run(made, "! grep second /etc/passwd")
     client.delete(f"/api/sandboxes/{made}")
     client.delete("/api/templates/small")
+
+
+@errand()
+def build(walk, client, _):
+    client.put("/api/builds/contexts/files", docker_engine.busybox_root())
+    made = client.post("/api/builds", {"dockerfile": "FROM scratch\nCOPY . /\nWORKDIR /new\nRUN echo x > file\n",
+                                       "context": "files", "name": "built"})
+    path = f"/api/builds/{made['id']}"
+    client.call("GET", f"{path}/log", follow="true")
+    ended = client.get(path)
+    if ended["state"] != "ready":
+        raise Refused(path, 500, str(ended).encode())
+    client.delete("/api/templates/built")
 
 
 def pushed_image(walk, client):

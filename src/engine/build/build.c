@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/metrics.h"
 #include "base/switches.h"
 #include "base/text.h"
 #include "engine/build/build_internal.h"
@@ -181,6 +182,7 @@ void atoll_make_end(struct atoll_make *make, enum atoll_make_state state)
         atoll_stage_stop(&make->stages[i]);
     for (size_t i = 0; i < make->image_count; i++)
         atoll_image_pull_leave(ATOLL_TAKE_PTR(make->images[i].pull));
+    atoll_metric_add(ATOLL_METRIC_BUILDS, ATOLL_LABELS(atoll_make_state_name(state)), 1);
     atoll_make_log_end(make);
     if (atoll_make_save(make, &err) < 0)
         atoll_log(ATOLL_LOG_WARN, "end of a build is not stored", "build", make->id, "error",
@@ -224,6 +226,8 @@ void atoll_make_fail(struct atoll_make *make, const struct atoll_error *error, i
     /* A daemon that stops ends the sandboxes; the next one continues the build. */
     if (has_ended(make) || make->engine->ending)
         return;
+    if (step > 0)
+        atoll_metric_add(ATOLL_METRIC_BUILD_STEPS, ATOLL_LABELS("failed"), 1);
     make->error = *error;
     make->error_line = line;
     make->error_step = step;

@@ -55,7 +55,7 @@ struct atoll_make_stage {
     struct atoll_make_pending pending[ATOLL_MAKE_PENDING_MAX];
     size_t pending_count;
     struct atoll_run_wait wait;
-    bool finishing;   /* the run makes the directories that are left at the end */
+    bool making;      /* the run makes only the directories that are pending */
     unsigned number;  /* of the step in progress, as in the log */
     int64_t began_ms; /* likewise */
 };

@@ -281,6 +281,15 @@ static void on_output(void *arg)
     }
 }
 
+/* A command may run for a long time. Its end, with that of the sandbox, completes the step. */
+static void stop_command(const struct atoll_run *run)
+{
+    struct atoll_sandbox *s = atoll_map_get(&run->engine->sandboxes, run->sandbox_id);
+
+    if (s && run->reader)
+        atoll_sandbox_destroy(s, "the end of the build", NULL, NULL);
+}
+
 static void on_command(void *arg, struct atoll_exec *exec, const struct atoll_error *error)
 {
     struct atoll_run *run = arg;
@@ -298,6 +307,8 @@ static void on_command(void *arg, struct atoll_exec *exec, const struct atoll_er
     else if (command->input)
         atoll_exec_feed(exec, command->input, command->input_len);
     free(ATOLL_TAKE_PTR(run->pairs));
+    if (run->left)
+        stop_command(run);
 }
 
 static void next_command(struct atoll_run *run)
@@ -522,7 +533,6 @@ void atoll_run_start(struct atoll_engine *engine, struct atoll_make_job *job,
 void atoll_run_leave(struct atoll_run_wait *wait)
 {
     struct atoll_run *run = wait->run;
-    struct atoll_sandbox *s;
 
     if (!run)
         return;
@@ -543,9 +553,7 @@ void atoll_run_leave(struct atoll_run_wait *wait)
         return;
     }
     atoll_steps_cancel(&run->flow, "the client");
-    s = atoll_map_get(&run->engine->sandboxes, run->sandbox_id);
-    if (s && run->reader) /* a command may run for a long time; its end completes the step */
-        atoll_sandbox_destroy(s, "the end of the build", NULL, NULL);
+    stop_command(run);
 }
 
 void atoll_runs_init(struct atoll_runs *runs)

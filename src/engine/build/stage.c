@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/metrics.h"
 #include "engine/build/build_internal.h"
 #include "image/config_apply.h"
 #include "image/dockerfile.h"
@@ -120,6 +121,7 @@ static void step_done(struct atoll_make_stage *stage, bool cached)
     drop_pending(stage);
     make->steps_done++;
     make->steps_cached += cached;
+    atoll_metric_add(ATOLL_METRIC_BUILD_STEPS, ATOLL_LABELS(cached ? "cached" : "run"), 1);
     atoll_make_log_done(make, stage->number, atoll_clock_ms() - stage->began_ms, cached);
     stage->number = 0;
     stage->at++;
@@ -147,8 +149,9 @@ static void on_run(void *arg, const char *layer, int code, const struct atoll_er
     push_layer(stage, layer);
     if (stage->number > 0)
         step_done(stage, false);
-    else if (stage->finishing)
+    else if (stage->making)
         drop_pending(stage);
+    stage->making = false;
     walk(stage);
 }
 
@@ -260,8 +263,8 @@ static bool begin_empty(struct atoll_make_stage *stage)
     return find_or_run(stage, job);
 }
 
-/* The directories of the last WORKDIRs. True: there are none, or they were cached. */
-static bool begin_finishing(struct atoll_make_stage *stage)
+/* The directories of WORKDIRs alone. True: there are none, or they were cached. */
+static bool begin_directories(struct atoll_make_stage *stage)
 {
     struct atoll_make_job *job;
     struct atoll_error err;
@@ -279,9 +282,10 @@ static bool begin_finishing(struct atoll_make_stage *stage)
         fail(stage, &err);
         return false;
     }
-    stage->finishing = true;
+    stage->making = true;
     if (!find_or_run(stage, job))
         return false;
+    stage->making = false;
     drop_pending(stage);
     return true;
 }
@@ -320,6 +324,9 @@ static bool take_step(struct atoll_make_stage *stage)
         case ATOLL_RECIPE_ADD:
             if (!*stage->layers && !begin_empty(stage))
                 return false;
+            /* What is below a mount point that the sandbox makes would not be part of the result. */
+            if (stage->now.flags.mount_count > 0 && !begin_directories(stage))
+                return false;
             return begin_step(stage);
         default:
             r = atoll_image_config_apply(stage->config, &stage->now, &stage->cmd_set, &err);
@@ -342,7 +349,7 @@ static void walk(struct atoll_make_stage *stage)
             return;
     if (!*stage->layers && !begin_empty(stage))
         return;
-    if (!stage->finishing && !begin_finishing(stage))
+    if (!begin_directories(stage))
         return;
     stage->state = ATOLL_STAGE_READY;
     atoll_make_advance(stage->make);

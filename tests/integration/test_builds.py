@@ -1,0 +1,215 @@
+"""atoll build: steps and their cache, failures, secrets, cancelling, sharing, and a daemon that is killed."""
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import uuid
+
+import pytest
+from conftest import BUILD, running, wait_until
+from rest import Rest
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="layers need root")
+
+BUSYBOX = shutil.which("busybox")
+APPLETS = ("sh", "echo", "cat", "ls", "mkdir", "touch", "sleep", "env", "true", "false", "test", "cp", "seq", "rm")
+
+
+@pytest.fixture(scope="module")
+def world():
+    with running(BUILD) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def base(world, tmp_path_factory):
+    """A template with busybox, made from nothing."""
+    folder = tmp_path_factory.mktemp("base")
+    shutil.copy(BUSYBOX, folder / "busybox")
+    links = " && ".join(f"/bin/busybox ln -s busybox /bin/{name}" for name in APPLETS)
+    write(folder, "FROM scratch\nCOPY busybox /bin/busybox\n"
+                  f'RUN ["/bin/busybox", "sh", "-c", "{links}"]\nRUN mkdir -p /tmp /etc\n')
+    made = world.atoll("build", "-t", "base", str(folder))
+    assert made.returncode == 0, made.stderr
+    return "base"
+
+
+def write(folder, dockerfile, **files):
+    (folder / "Dockerfile").write_text(dockerfile)
+    for name, content in files.items():
+        (folder / name).write_text(content)
+    return str(folder)
+
+
+def rest_of(daemon):
+    return Rest(daemon.socket)
+
+
+def log_of(daemon, build_id):
+    return rest_of(daemon).get(f"/api/builds/{build_id}/log", follow="true").lines
+
+
+def start(daemon, dockerfile, **more):
+    answer = rest_of(daemon).post("/api/builds", {"dockerfile": dockerfile, **more})
+    assert answer.status == 201, answer.body
+    return answer.json["id"]
+
+
+def state_of(daemon, build_id):
+    return rest_of(daemon).get(f"/api/builds/{build_id}").json
+
+
+def unique(command="true"):
+    """A RUN that no cache has."""
+    return f"RUN : {uuid.uuid4().hex}; {command}"
+
+
+def test_unchanged_steps_are_not_run_again(world, base, tmp_path):
+    folder = write(tmp_path, f"FROM base\n{unique()}\nCOPY data /data\nRUN cat /data\n", data="one")
+    first = world.json("build", "-t", "again", folder)
+    second = world.json("build", "-t", "again", folder)
+    assert (first["steps"], first["steps_cached"]) == (3, 0)
+    assert (second["steps"], second["steps_cached"]) == (3, 3)
+    assert (second["version"], second["digest"]) == (first["version"], first["digest"])
+    write(tmp_path, (tmp_path / "Dockerfile").read_text(), data="two")
+    third = world.json("build", "-t", "again", folder)
+    assert (third["steps_done"], third["steps_cached"]) == (3, 1)
+    assert world.atoll("run", "--template", "again", "--", "cat", "/data").stdout == "two"
+    assert world.json("build", "-t", "again", "--no-cache", folder)["steps_cached"] == 0
+
+
+def test_a_failing_step_says_where_and_shows_its_output(world, base, tmp_path):
+    folder = write(tmp_path, f"FROM base\n{unique()}\n\nRUN echo reason; exit 3\n")
+    failed = world.atoll("build", "-t", "broken", folder)
+    assert failed.returncode == 1
+    assert "reason" in failed.stderr and "line 4" in failed.stderr and "status 3" in failed.stderr
+    assert "--debug" in failed.stderr
+    assert world.atoll("run", "--template", "broken", "--", "true").returncode != 0
+
+
+def test_debug_is_a_shell_in_the_state_before(world, base, tmp_path):
+    folder = write(tmp_path, f"FROM base\n{unique('echo before > /state')}\nRUN echo after > /state; false\n")
+    failed = world.atoll("build", "-t", "broken", "--debug", folder, input="cat /state; exit\n")
+    assert failed.returncode == 1
+    assert failed.stdout == "before\n"
+    left = [one["name"] for one in rest_of(world).get("/api/templates").json["templates"]]
+    assert not [name for name in left if name.startswith("debug-")]
+
+
+@pytest.mark.parametrize("dockerfile,words", [
+    ("RUN true\n", "FROM"),
+    ("FROM base\nNOTHING x\n", "line 2"),
+    ("FROM base\nCOPY missing /x\n", "missing"),
+    ("FROM no-such-template-anywhere.invalid/x\nRUN true\n", "no-such-template"),
+    ("FROM base\nRUN --mount=type=secret,id=none,required=true true\n", "--secret"),
+    ("FROM base\nRUN --network=host true\n", "host"),
+    ("FROM base\nRUN --security=insecure true\n", "privileged"),
+])
+def test_what_cannot_be_built(world, base, tmp_path, dockerfile, words):
+    failed = world.atoll("build", "-t", "broken", write(tmp_path, dockerfile))
+    assert failed.returncode == 1
+    assert words in failed.stderr
+
+
+def layers_with(daemon, text):
+    """Files below the state directory that have the text, except the database's own pages."""
+    found = subprocess.run(["grep", "-rlaF", text, str(daemon.state)], capture_output=True, text=True, check=False)
+    return found.stdout.split()
+
+
+def test_secrets_leave_nothing(world, base, tmp_path):
+    secret = "s3cret-" + uuid.uuid4().hex
+    (tmp_path / "token").write_text(secret)
+    context = tmp_path / "context"
+    context.mkdir()
+    folder = write(context, f"FROM base\n"
+                            f"{unique()}\n"
+                            "RUN --mount=type=secret,id=token test -s /run/secrets/token\n"
+                            "RUN --mount=type=secret,id=token,env=TOKEN test -n \"$TOKEN\"\n"
+                            "RUN test ! -e /run/secrets/token\n")
+    made = world.json("build", "-t", "secretive", "--secret", f"id=token,src={tmp_path}/token", folder)
+    assert made["steps_done"] == 4
+    assert layers_with(world, secret) == []
+    # The control: a step that copies it does leave it.
+    write(context, "FROM base\nRUN --mount=type=secret,id=token cp /run/secrets/token /stolen\n")
+    world.json("build", "-t", "leaky", "--secret", f"id=token,src={tmp_path}/token", folder)
+    assert layers_with(world, secret) != []
+
+
+def test_a_mount_of_a_file_of_the_context(world, base, tmp_path):
+    folder = write(tmp_path, "FROM base\nWORKDIR /app\n"
+                             "RUN --mount=type=bind,source=list.txt,target=list.txt cat list.txt > /copy\n"
+                             "RUN test ! -e /app/list.txt\n", **{"list.txt": "listed"})
+    world.json("build", "-t", "bound", folder)
+    assert world.atoll("run", "--template", "bound", "--", "cat", "/copy").stdout == "listed"
+
+
+def test_stages_run_at_the_same_time(world, base, tmp_path):
+    """Each stage waits for the other one: in sequence, both would fail."""
+    mount, mark = "--mount=type=cache,target=/c", uuid.uuid4().hex
+
+    def stage(own, other):
+        return (f"FROM base AS {own}\nRUN {mount} touch /c/{mark}-{own}; "
+                f"for i in $(seq 300); do test -e /c/{mark}-{other} && exit 0; sleep 0.1; done; exit 1\n")
+    folder = write(tmp_path, stage("a", "b") + stage("b", "a") +
+                   "FROM base\nCOPY --from=a /bin/sh /a\nCOPY --from=b /bin/sh /b\n")
+    assert world.json("build", "-t", "parallel", folder)["steps_done"] == 4
+
+
+def test_two_builds_share_a_step(world, base):
+    dockerfile = f"FROM base\n{unique('cat /proc/sys/kernel/random/uuid > /id; sleep 1')}\n"
+    ids = [start(world, dockerfile, name=name) for name in ("one", "two")]
+    for build_id in ids:
+        assert log_of(world, build_id)[-1]["state"] == "ready"
+    seen = {world.atoll("run", "--template", name, "--", "cat", "/id").stdout for name in ("one", "two")}
+    assert len(seen) == 1
+    assert sum(state_of(world, build_id)["steps_cached"] for build_id in ids) == 0
+
+
+def test_cancel_ends_the_step(world, base):
+    build_id = start(world, f"FROM base\n{unique('sleep 1000')}\n")
+    wait_until(lambda: state_of(world, build_id)["state"] == "running", 30, "the build does not run")
+    assert rest_of(world).delete(f"/api/builds/{build_id}").status == 204
+    assert log_of(world, build_id)[-1]["state"] == "canceled"
+    assert state_of(world, build_id)["error"]["code"] == "canceled"
+
+
+def test_the_log_can_be_read_from_any_offset(world, base):
+    build_id = start(world, f"FROM base\n{unique('echo hello')}\n")
+    lines = log_of(world, build_id)
+    assert [line["kind"] for line in lines] == ["step", "output", "done", "end"]
+    assert (lines[0]["line"], lines[1]["text"]) == (2, "hello")
+    whole = rest_of(world).get(f"/api/builds/{build_id}/log").body
+    assert rest_of(world).get(f"/api/builds/{build_id}/log", offset=10).body == whole[10:]
+
+
+def test_contexts_are_checked_by_their_digest(world):
+    answer = rest_of(world).call("PUT", "/api/builds/contexts/" + "0" * 64, b"\0" * 10240)
+    assert answer.status in (400, 500, 502, 409, 422), answer.status
+    assert rest_of(world).get("/api/builds/contexts/" + "0" * 64).status == 404
+
+
+def test_a_killed_daemon_is_continued_at_the_last_finished_step(tmp_path):
+    with running(BUILD) as daemon:
+        shutil.copy(BUSYBOX, tmp_path / "busybox")
+        dockerfile = ("FROM scratch\nCOPY busybox /bin/sh\n"
+                      "RUN cat /proc/sys/kernel/random/uuid > /first\nRUN sleep 3; echo done > /second\n")
+        folder = write(tmp_path, dockerfile)
+        client = threading.Thread(target=daemon.atoll, args=("build", "-t", "survivor", folder), daemon=True)
+        client.start()
+
+        def builds():
+            return rest_of(daemon).get("/api/builds").json["builds"]
+        wait_until(lambda: builds() and builds()[0]["steps_done"] == 2, 60, "the last step does not begin")
+        build_id = builds()[0]["id"]
+        os.kill(daemon.pid, signal.SIGKILL)
+        client.join(60)
+        daemon.start()
+        lines = log_of(daemon, build_id)
+        assert lines[-1].get("state") == "ready", (lines, state_of(daemon, build_id))
+        assert "continued by a new daemon" in [line.get("text") for line in lines]
+        assert state_of(daemon, build_id)["steps_cached"] == 2
+        assert daemon.atoll("run", "--template", "survivor", "--", "/bin/sh", "-c", "cat /second").stdout == "done\n"
+        assert state_of(daemon, build_id)["version"] == build_id
