@@ -1,11 +1,14 @@
 """Images of a real registry (Debian's docker-registry, filled by skopeo), run natively."""
 
+import contextlib
+import http.client
 import json
 import os
 import re
 import subprocess
 import tarfile
 import threading
+import time
 
 import oci_images
 import pytest
@@ -326,6 +329,33 @@ def test_tenants_do_not_share_images(daemon, rest, registry, layout):
     answer = guest.post("/api/sandboxes", {"image": image})
     assert answer.status == 403 and "may not be connected to" in answer.error["message"], answer.body
     assert guest.get("/api/images").json["images"] == []
+
+
+def test_kill_during_a_pull(registry, tmp_path):
+    """The next daemon has no half of it, and its pull succeeds."""
+    made = oci_images.Layout(tmp_path / "oci")
+    made.add("it", [oci_images.busybox()] + [tar_of((f"big-{i}", os.urandom(8 << 20))) for i in range(3)])
+    image = registry.push(made, "it", "killed:1")
+    with running(BUILD) as daemon:
+        for delay in (0.02, 0.1, 0.3):
+            def quietly():
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    pull(Rest(daemon.socket), image)
+
+            thread = threading.Thread(target=quietly)
+            thread.start()
+            time.sleep(delay)
+            os.kill(daemon.pid, 9)
+            thread.join()
+            daemon.start()
+        rest = Rest(daemon.socket)
+        assert pull(rest, image)["image"]["digest"]
+        box = Box(rest, image=image)
+        assert box.out("cat /big-* | wc -c") == str(3 * 8 << 20)
+        box.destroy()
+        layers = {layer["digest"].removeprefix("sha256:") for layer in manifest_of(image)["layers"]}
+        assert set(os.listdir(daemon.state / "layers")) == layers
+        assert not os.listdir(daemon.state / "blobs")
 
 
 # Archives.
