@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import trees
+import built_trees as trees
 
 TIMEOUT = 120
 

@@ -8,7 +8,7 @@ import sqlite3
 
 import contexts
 import pytest
-import trees
+import built_trees as trees
 from buildah import Buildah
 from cases import CASES
 
