@@ -160,6 +160,16 @@ static void write_tags(struct atoll_template *t)
     }
 }
 
+/* By name, as they are loaded. */
+static void add_tag(struct atoll_template *t, struct atoll_tag *tag)
+{
+    struct atoll_list *next = t->tags.next;
+
+    while (next != &t->tags && strcmp(tag_at(next)->name, tag->name) < 0)
+        next = next->next;
+    atoll_list_push_back(next, &tag->node); /* before it */
+}
+
 void atoll_tag_set(struct atoll_engine *engine, struct atoll_version *v, const char *name)
 {
     struct atoll_tag *tag = find_tag(v->tmpl, name);
@@ -167,7 +177,7 @@ void atoll_tag_set(struct atoll_engine *engine, struct atoll_version *v, const c
     if (!tag) {
         tag = atoll_alloc(sizeof(*tag));
         (void)snprintf(tag->name, sizeof(tag->name), "%s", name);
-        atoll_list_push_back(&v->tmpl->tags, &tag->node);
+        add_tag(v->tmpl, tag);
         v->tmpl->tag_count++;
         tables(engine)->tags++;
     }
