@@ -269,8 +269,9 @@ static int read_libarchive(struct atoll_inflate *f, uint8_t *out, size_t cap, si
         f->block = block;
     }
     *ret_n = ATOLL_MIN(cap, f->block_len);
-    if (*ret_n > 0)
-        memcpy(out, f->block, *ret_n);
+    if (*ret_n == 0)
+        return 0;
+    memcpy(out, f->block, *ret_n);
     f->block += *ret_n;
     f->block_len -= *ret_n;
     return 0;
