@@ -9,7 +9,7 @@
 #include "cli/child.h"
 #include "cli/collection.h"
 #include "cli/print.h"
-#include "image/layout.h"
+#include "image/tar_index.h"
 
 /* Unpacking and indexing a large tar takes the daemon a while after the last byte. */
 #define IMPORT_TIMEOUT_MS (15 * 60 * 1000)
@@ -165,13 +165,18 @@ static int import_docker(struct atoll_cli *cli, const char *name, char *image,
 /* Whether the file is an archive of images, and not a root file system. */
 static bool has_images(int fd)
 {
-    struct atoll_image_layout *layout;
+    static const char *const marks[] = {"oci-layout", "manifest.json"};
+    struct atoll_image_tar *tar;
     struct atoll_error err;
+    uint64_t offset, size;
+    bool found = false;
 
-    if (atoll_image_layout_open(fd, &layout, &err) < 0)
+    if (atoll_image_tar_read(fd, &tar, &err) < 0)
         return false;
-    (void)atoll_image_layout_close(layout);
-    return true;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(marks); i++)
+        found |= atoll_image_tar_find(tar, marks[i], &offset, &size);
+    (void)atoll_image_tar_free(tar);
+    return found;
 }
 
 static int import(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,

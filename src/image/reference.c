@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,18 +26,6 @@ bool atoll_image_is_digest(const char *text)
     return strncmp(text, SHA256, sizeof(SHA256) - 1) == 0 &&
            strlen(text) == sizeof(SHA256) - 1 + HEX_LEN &&
            strspn(text + sizeof(SHA256) - 1, HEX) == HEX_LEN;
-}
-
-void atoll_image_digest(const void *bytes, size_t n, char out[ATOLL_IMAGE_DIGEST_MAX])
-{
-    uint8_t raw[HEX_LEN / 2];
-    size_t at = sizeof(SHA256) - 1;
-
-    if (EVP_Digest(bytes, n, raw, NULL, EVP_sha256(), NULL) != 1)
-        abort();
-    memcpy(out, SHA256, sizeof(SHA256));
-    for (size_t i = 0; i < sizeof(raw); i++, at += 2)
-        (void)snprintf(out + at, 3, "%02x", raw[i]);
 }
 
 /* Length of the port with its colon at p, 0 if there is none; -1: malformed. */

@@ -24,7 +24,7 @@ from rest import Rest
 
 VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "rename", "code", "health", "net", "session create",
          "session ls", "session show", "session run", "session rm", "registry ls", "registry show", "wait", "attach", "events",
-         "top", "port", "prune", "export", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
+         "pull", "images", "top", "port", "prune", "export", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
          "template import", "template debian", "template build", "build", "template show", "template history",
          "template diff", "template tag", "template share", "template rm", "template gc", "snapshot",
@@ -98,7 +98,7 @@ def test_every_verb_explains_itself(daemon, verb):
     (["template", "lst"], "did you mean template ls?"),
     (["template"], "ls, import, debian, build, show, history, diff, tag, share, rm, gc"),
     (["run", "--memroy", "1G", "--", "true"], "did you mean --memory?"),
-    (["run"], "missing argument"),
+    (["run"], "COMMAND is missing"),
     (["exec", "abc"], "missing argument"),
     (["ls", "extra"], "unexpected argument"),
     (["create", "--memory", "much"], "--memory"),

@@ -8,7 +8,6 @@ import os
 import signal
 import tarfile
 import threading
-from pathlib import Path
 
 import docker_engine
 import fake_registry
@@ -604,7 +603,6 @@ def test_pull_tells_how_far_it_is(world):
 
 def test_nothing_is_left(world):
     assert world.engine.containers() == []
-    assert Path(world.daemon.state / "templates").exists()
 
 
 def test_a_default_image_that_lacks_a_language(world, tenants):

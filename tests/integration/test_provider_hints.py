@@ -32,9 +32,6 @@ def lines_for(hint):
     ({"isolation": "gvisor"}, 501, ["providers:", "  gvisor: {}"]),
     ({"isolation": "container"}, 501, ["providers:", '  docker: {default_image: "debian:12"}']),
     ({"isolation": "microvm"}, 501, ["providers:", "  e2b: {api_key_file: FILE}"]),
-    ({"image": "debian:12"}, 501, ["providers:", '  docker: {default_image: "debian:12"}']),
-    ({"provider": "native", "image": "debian:12"}, 501,
-     ["providers:", '  docker: {default_image: "debian:12"}']),
 ])
 def test_who_is_not_there_can_be_set_up(world, wish, status, lines):
     answered, error = refused(world.rest, **wish)

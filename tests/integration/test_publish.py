@@ -88,7 +88,7 @@ def test_it_ends_with_the_preview_and_with_the_sandbox(rest, box):
     assert is_closed(address)
     address = box.post("previews", {"port": 7000, "address": "0"}).json["address"]
     assert box.destroy() == 204
-    assert is_closed(address)
+    wait_until(lambda: is_closed(address), 30, lambda: "it still listens")
 
 
 def test_another_address_replaces_the_first(box):

@@ -508,11 +508,11 @@ def test_what_an_environment_lacks(own):
     environments = registry / "environments"
     (environments / "Lacking.yaml").write_text(
         GOOD + "requires: [{program: no-such-program, install: brew it}]\n")
-    (environments / "Imaged.yaml").write_text(GOOD.replace("template: host", "image: x:1"))
+    (environments / "Imaged.yaml").write_text(GOOD.replace("template: host", "image: registry.invalid/x:1"))
     (environments / "Packed.yaml").write_text(GOOD + "packages: {apt: [jq]}\n")
     (environments / "Elsewhere.yaml").write_text(GOOD.replace("host", "nope"))
     until(rest, lambda r: {"Lacking", "Imaged", "Packed", "Elsewhere"} <= set(r["environments"]))
-    for name, status, says in [("Lacking", 409, "brew it"), ("Imaged", 501, "image"),
+    for name, status, says in [("Lacking", 409, "brew it"), ("Imaged", 503, "image registry.invalid/x:1"),
                                ("Packed", 501, "packages"), ("Elsewhere", 404, "nope")]:
         answer = rest.post("/api/sessions", {"environment": name})
         assert (answer.status, says in answer.error["message"]) == (status, True), answer.body
@@ -600,7 +600,7 @@ def test_files_by_session_id(rest):
 
 
 def test_an_image_is_no_unknown_environment(rest):
-    # Without a provider of images the request is understood, and refused for that.
-    answer = rest.post("/api/sessions", {"environment": "python:latest"})
+    # The request is understood; its registry does not exist.
+    answer = rest.post("/api/sessions", {"environment": "registry.invalid/python:latest"})
     assert "environment" not in answer.json["error"]["message"], answer.body
     assert "image" in answer.json["error"]["message"]

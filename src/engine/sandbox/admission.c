@@ -33,8 +33,9 @@ struct request {
     struct atoll_timer late;
     struct atoll_options options; /* a copy if it is queued */
     int64_t admitted_us;          /* 0: it was refused */
-    bool pulled;                  /* its image */
-    const char *provider;         /* tried first, a static string; "": no provider can make it */
+    bool pulled;                  /* its image, or that was tried */
+    char other[65];       /* a provider that may have the image in its own store; "": none */
+    const char *provider; /* tried first, a static string; "": no provider can make it */
     char sandbox_id[ATOLL_ID_LEN + 1];
     struct atoll_exec_start start;
     struct atoll_origin origin;
@@ -174,18 +175,45 @@ static int check_daemon(const struct atoll_tenant *t, const struct atoll_options
 
 static void place_create(struct request *q, const struct atoll_options *options);
 
+/* The next candidate that runs images from a store of its own, such as a Docker engine. */
+static void find_other(struct atoll_engine *engine, const struct atoll_place *place, char out[65])
+{
+    for (int i = 1; i < place->candidates.count; i++) {
+        const struct atoll_provider_entry *entry =
+            atoll_provider_entry_by_serial(engine, place->candidates.serials[i]);
+        const struct atoll_provider_caps *caps =
+            entry ? entry->provider->ops->caps(entry->provider) : NULL;
+        if (caps && caps->images && !caps->stacks) {
+            (void)snprintf(out, 65, "%s", entry->provider->ops->name);
+            return;
+        }
+    }
+}
+
+static bool is_absent(const struct atoll_error *error)
+{
+    return error->kind == ATOLL_ERR_NOT_FOUND || error->kind == ATOLL_ERR_UNAVAILABLE ||
+           error->kind == ATOLL_ERR_UNAUTHENTICATED || error->kind == ATOLL_ERR_PERMISSION_DENIED ||
+           error->kind == ATOLL_ERR_DEADLINE_EXCEEDED;
+}
+
 static void on_pulled(void *arg, const struct atoll_template_view *version,
                       const struct atoll_error *error)
 {
     struct request *q = arg;
     struct atoll_origin before = atoll_origin_enter(&q->origin);
+    struct atoll_options options = q->options;
 
     (void)version;
     q->pulled = true;
-    if (error)
+    if (error && *q->other && is_absent(error)) {
+        options.provider = q->other;
+        place_create(q, &options);
+    } else if (error) {
         created(q, NULL, error);
-    else
+    } else {
         place_create(q, &q->options);
+    }
     (void)atoll_origin_enter(&before);
 }
 
@@ -215,6 +243,7 @@ static void place_create(struct request *q, const struct atoll_options *options)
 
     if (r == 1 && !q->pulled) {
         q->provider = place.entry->provider->ops->name;
+        find_other(engine, &place, q->other);
         pull_image(q, options);
         return;
     }

@@ -343,6 +343,7 @@ static void on_pulled(void *arg, const struct atoll_error *error)
 
     if (error) {
         err = *error;
+        (void)snprintf(err.text, sizeof(err.text), "image %.380s", error->text);
         /* It is the registry that has lost data, or lies: the client is to know. */
         if (err.kind == ATOLL_ERR_DATA_LOSS)
             err.kind = ATOLL_ERR_FAILED_PRECONDITION;

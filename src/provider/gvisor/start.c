@@ -131,6 +131,9 @@ static int start(struct atoll_gvisor *g, const struct atoll_sync_call *call,
 
 static int refuse(const struct atoll_spec *spec, struct atoll_error *err)
 {
+    if (*spec->image && (!spec->layers || !*spec->layers))
+        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                          "provider gvisor runs the layers of images, and got none");
     if (spec->builder || spec->persistent || spec->resume_disk)
         return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
                           "provider gvisor has no persistent disks");
