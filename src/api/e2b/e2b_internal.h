@@ -47,9 +47,20 @@ ATOLL_E2B_HANDLER(logs);
 /* templates.c */
 ATOLL_E2B_HANDLER(templates);
 ATOLL_E2B_HANDLER(template_get);
-ATOLL_E2B_HANDLER(template_tags);
 ATOLL_E2B_HANDLER(template_alias);
 ATOLL_E2B_HANDLER(template_remove);
+ATOLL_E2B_HANDLER(template_share);
+/* template_tags.c */
+ATOLL_E2B_HANDLER(template_tags);
+ATOLL_E2B_HANDLER(template_tags_assign);
+ATOLL_E2B_HANDLER(template_tags_remove);
+/* template_upload.c */
+ATOLL_E2B_HANDLER(template_files);
+ATOLL_E2B_HANDLER(template_upload);
+/* template_build.c, template_status.c */
+ATOLL_E2B_HANDLER(template_request);
+ATOLL_E2B_HANDLER(template_start);
+ATOLL_E2B_HANDLER(template_build_get);
 /* secrets.c */
 ATOLL_E2B_HANDLER(secret_list);
 ATOLL_E2B_HANDLER(secret_create);
@@ -113,13 +124,48 @@ int atoll_e2b_network_policy(const json_t *network, bool denied, const char *old
 enum atoll_network atoll_e2b_network_mode(const struct atoll_api_call *call);
 
 /* template_name.c: a template as clients name it. */
+struct atoll_e2b_name {
+    char team[65];                        /* "": none was given */
+    char alias[65];                       /* in lower case */
+    char tag[ATOLL_TEMPLATE_TAG_MAX + 1]; /* likewise; "": none was given */
+};
+/* "alias", "team/alias" or either with ":tag". -EINVAL. */
+int atoll_e2b_name_parse(const char *asked, struct atoll_e2b_name *ret) ATOLL_MUST_CHECK;
+bool atoll_e2b_tag_is_valid(const char *tag);
+/* A tag as clients, and as the engine writes it. */
+const char *atoll_e2b_tag_shown(const char *tag);
+const char *atoll_e2b_tag_stored(const char *tag);
+
 struct atoll_e2b_template {
+    struct atoll_e2b_name asked;
     char alias[129]; /* without team and tag */
     bool is_environment;
+    /* Of a template: only its limits are set, those of the version. */
     struct atoll_environment environment;
-    const char *name; /* of the engine's template */
+    const char *name; /* of the engine's template; NULL: the environment has an image */
+    bool has_view;
+    struct atoll_template_view view; /* of the engine's template */
+    char reference[300];
 };
 /* NOT_FOUND with the text that clients expect. */
 int atoll_e2b_template_find(const struct atoll_api_call *call, const char *asked,
                             struct atoll_e2b_template *ret,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Whether the caller may see a template. */
+bool atoll_e2b_template_sees(const struct atoll_api_call *call,
+                             const struct atoll_template_view *view);
+
+/* templates.c */
+
+/* Finds the template named in the path; false: the call has been answered. */
+bool atoll_e2b_template_in_path(struct atoll_api_call *call, const char *asked,
+                                struct atoll_e2b_template *ret);
+/* Whether the caller may change it. PERMISSION_DENIED. */
+int atoll_e2b_template_check_owner(const struct atoll_api_call *call,
+                                   const struct atoll_e2b_template *t,
+                                   struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The id of its version; an environment has one that does not change as long as its template. */
+void atoll_e2b_template_build_id(const struct atoll_e2b_template *t,
+                                 char out[ATOLL_VERSION_ID_LEN + 1]);
+int64_t atoll_e2b_template_created(const struct atoll_api_call *call,
+                                   const struct atoll_e2b_template *t);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/e2b/envd.h"
+#include "api/e2b/template_requests.h"
 #include "api/kit/cors.h"
 #include "api/preview.h"
 #include "api/preview_rules.h"
@@ -79,6 +80,7 @@ void *atoll_e2b_open(struct atoll_api *api, const uint32_t *options)
     atoll_map_init(&plane->notes_by_sandbox);
     atoll_map_init(&plane->notes_by_exec);
     atoll_list_init(&plane->watchers);
+    atoll_e2b_requests_init(plane);
     plane->ports = atoll_ports_new(api->config.loop, api->config.engine, PORT_TRIES);
     for (size_t pos = 0; (sandbox = atoll_engine_next(api->config.engine, &pos));)
         atoll_plane_remember(plane, sandbox);
@@ -94,6 +96,7 @@ void atoll_e2b_close(void *state)
     plane->ports = atoll_ports_free(plane->ports);
     atoll_notes_drop_all(plane);
     atoll_watchers_drop(plane, NULL);
+    atoll_e2b_requests_done(plane);
     atoll_map_done(&plane->notes_by_sandbox);
     atoll_map_done(&plane->notes_by_exec);
     free(plane->made);

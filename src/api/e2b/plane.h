@@ -17,6 +17,7 @@ struct atoll_e2b_plane {
     struct atoll_ports *ports;                        /* owned: servers inside sandboxes */
     struct atoll_map notes_by_sandbox, notes_by_exec; /* process_notes.c */
     struct atoll_list watchers;                       /* watchers.c */
+    struct atoll_list requests;                       /* template_requests.c */
     /* Ids of sandboxes created by this facade, including destroyed ones: their hosts are served
      * here. */
     char (*made)[ATOLL_ID_LEN + 1]; /* owned, a ring buffer */

@@ -9,6 +9,7 @@
 #define BOX "/sandboxes/{sandboxID}"
 #define NONE ATOLL_BODY_NONE
 #define JSON ATOLL_BODY_JSON
+#define DEFINITION ((size_t)8 * 1024 * 1024) /* steps with long commands */
 #define READ ATOLL_SCOPE_READ
 #define WRITE ATOLL_SCOPE_WRITE
 
@@ -39,18 +40,21 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    "/templates",               READ,  NONE, atoll_e2b_templates, NULL},
     {ATOLL_GET,    "/v2/templates",            READ,  NONE, atoll_e2b_templates, NULL},
     {ATOLL_GET,    "/templates/aliases/{path}", READ, NONE, atoll_e2b_template_alias, NULL},
-    {ATOLL_GET,    "/templates/{template}/tags", READ,  NONE, atoll_e2b_template_tags, NULL},
-    {ATOLL_GET,    "/templates/{template}/files/{path}", READ, NONE, atoll_e2b_unsupported, NULL},
-    {ATOLL_GET,    "/templates/{template}/builds/{path}", READ, NONE, atoll_e2b_unsupported, NULL},
+    {ATOLL_POST,   "/templates/tags",          WRITE, JSON, atoll_e2b_template_tags_assign, NULL},
+    {ATOLL_DELETE, "/templates/tags",          WRITE, JSON, atoll_e2b_template_tags_remove, NULL},
+    {ATOLL_GET,    "/templates/{template}/tags", READ, NONE, atoll_e2b_template_tags, NULL},
+    {ATOLL_GET,    "/templates/{template}/files/{path}", WRITE, NONE, atoll_e2b_template_files, NULL},
+    {ATOLL_PUT,    "/templates/{template}/files/{path}", ATOLL_SCOPE_PUBLIC, ATOLL_BODY_STREAM,
+     atoll_e2b_template_upload, NULL},
+    {ATOLL_GET,    "/templates/{template}/builds/{path}", READ, NONE, atoll_e2b_template_build_get, NULL},
     {ATOLL_GET,    "/templates/{path}",        READ,  NONE, atoll_e2b_template_get, NULL},
-    {ATOLL_POST,   "/v3/templates",            WRITE, NONE, atoll_e2b_unsupported, NULL},
-    {ATOLL_POST,   "/v2/templates",            WRITE, NONE, atoll_e2b_unsupported, NULL},
-    {ATOLL_POST,   "/v2/templates/{path}",     WRITE, NONE, atoll_e2b_unsupported, NULL},
-    {ATOLL_PATCH,  "/v2/templates/{path}",     WRITE, NONE, atoll_e2b_unsupported, NULL},
+    {ATOLL_POST,   "/v3/templates",            WRITE, JSON, atoll_e2b_template_request, NULL},
+    {ATOLL_POST,   "/v2/templates",            WRITE, JSON, atoll_e2b_template_request, NULL},
+    {ATOLL_POST,   "/v2/templates/{template}/builds/{path}", WRITE, DEFINITION, atoll_e2b_template_start, NULL},
+    {ATOLL_PATCH,  "/v2/templates/{path}",     WRITE, JSON, atoll_e2b_template_share, NULL},
     {ATOLL_POST,   "/templates",               WRITE, NONE, atoll_e2b_unsupported, NULL},
     {ATOLL_POST,   "/templates/{path}",        WRITE, NONE, atoll_e2b_unsupported, NULL},
-    {ATOLL_PATCH,  "/templates/{path}",        WRITE, NONE, atoll_e2b_unsupported, NULL},
-    {ATOLL_DELETE, "/templates/tags",          WRITE, NONE, atoll_e2b_unsupported, NULL},
+    {ATOLL_PATCH,  "/templates/{path}",        WRITE, JSON, atoll_e2b_template_share, NULL},
     {ATOLL_DELETE, "/templates/{path}",        WRITE, NONE, atoll_e2b_template_remove, NULL},
 
     {ATOLL_GET,    "/volumes",                 READ,  NONE, atoll_e2b_unsupported, NULL},

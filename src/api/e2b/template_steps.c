@@ -14,7 +14,8 @@ static const char shell_script[] =
 /* Makes the user that clients expect. Another user may have the same id: the first line of the file
  * gives an id its name. */
 static const char provision_script[] =
-    "set -e; umask 022; mkdir -p /etc /tmp " HOME "; touch /etc/passwd /etc/group; "
+    "set -e; umask 022; mkdir -p /etc /tmp " HOME "; "
+    "for f in /etc/passwd /etc/group; do [ -e $f ] || : > $f; done; "
     "shell=/bin/sh; [ -x /bin/bash ] && shell=/bin/bash; "
     "add() { grep -q '^" USER ":' $1 && return; "
     "{ grep '^root:' $1 || echo \"$2\"; echo \"$3\"; grep -v '^root:' $1 || true; } > $1.new; "
@@ -23,10 +24,6 @@ static const char provision_script[] =
     ":$shell\"; "
     "add /etc/group root:x:0: " USER ":x:1000:; "
     "chown 1000:1000 " HOME;
-
-/* A new working directory belongs to the user whose commands run in it. */
-static const char workdir_script[] =
-    "[ -d \"$1\" ] || { mkdir -p -- \"$1\" && chown -- \"$2\" \"$1\"; }";
 
 struct maker {
     struct atoll_recipe *recipe;
@@ -112,26 +109,12 @@ static int add_text(struct maker *m, enum atoll_recipe_kind kind, const char *va
 }
 
 /* Runs a script of this file. */
-static int add_script(struct maker *m, const char *text, const char *script, const char *first,
-                      const char *second)
+static int add_script(struct maker *m, const char *text, const char *script, const char *arg)
 {
-    const char *const words[] = {
-        "/bin/sh", "-c", script, "sh", first ? keep(m, first) : "", second ? keep(m, second) : ""};
+    const char *const words[] = {"/bin/sh", "-c", script, "sh", keep(m, arg)};
     struct atoll_recipe_step step = {.kind = ATOLL_RECIPE_RUN, .json = true, .text = text};
 
     return add(m, &step, words, ATOLL_ARRAY_LEN(words));
-}
-
-/* A step as another user than the current one. */
-static int add_script_as(struct maker *m, const char *user, const char *text, const char *script,
-                         const char *first, const char *second)
-{
-    bool other = strcmp(user, m->user) != 0;
-    int r = other ? add_text(m, ATOLL_RECIPE_USER, user) : 0;
-
-    if (r == 0)
-        r = add_script(m, text, script, first, second);
-    return r < 0 || !other ? r : add_text(m, ATOLL_RECIPE_USER, m->user);
 }
 
 /* Steps of clients. `args` are texts. */
@@ -146,26 +129,25 @@ static int add_run(struct maker *m, const json_t *step)
 {
     const json_t *args = json_object_get(step, "args");
     const char *command = arg_of(args, 0), *user = arg_of(args, 1);
+    bool other;
+    int r;
 
     if (!*command)
         return refuse(m, "RUN needs a command");
     if (strlen(command) > ATOLL_E2B_COMMAND_MAX)
         return refuse(m, "the command must be at most 64 KiB");
-    return add_script_as(m, *user ? user : m->user, keep_form(m, "RUN ", command, ""), shell_script,
-                         command, NULL);
+    other = *user && strcmp(user, m->user) != 0;
+    r = other ? add_text(m, ATOLL_RECIPE_USER, user) : 0;
+    if (r == 0)
+        r = add_script(m, keep_form(m, "RUN ", command, ""), shell_script, command);
+    return r < 0 || !other ? r : add_text(m, ATOLL_RECIPE_USER, m->user);
 }
 
 static int add_workdir(struct maker *m, const json_t *step)
 {
     const char *path = arg_of(json_object_get(step, "args"), 0);
-    int r = 0;
 
-    if (!*path)
-        return refuse(m, "WORKDIR needs a path");
-    if (strcmp(path, "/") != 0 && strcmp(path, HOME) != 0)
-        r = add_script_as(m, "root", keep_form(m, "mkdir ", path, ""), workdir_script, path,
-                          m->user);
-    return r < 0 ? r : add_text(m, ATOLL_RECIPE_WORKDIR, path);
+    return *path ? add_text(m, ATOLL_RECIPE_WORKDIR, path) : refuse(m, "WORKDIR needs a path");
 }
 
 static int add_user(struct maker *m, const json_t *step)
@@ -326,7 +308,7 @@ static int add_base(struct maker *m, const struct atoll_e2b_base *base)
     if (r == 0 && !base->has_user)
         r = add_text(m, ATOLL_RECIPE_USER, "root");
     if (r == 0 && !base->has_user)
-        r = add_script(m, "RUN adduser " USER, provision_script, NULL, NULL);
+        r = add_script(m, "RUN adduser " USER, provision_script, "");
     m->user = base->user && *base->user ? keep(m, base->user) : USER;
     if (!m->user)
         return no_memory(m);

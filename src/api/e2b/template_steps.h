@@ -27,9 +27,9 @@ struct atoll_e2b_definition {
 /* What the base is like. */
 struct atoll_e2b_base {
     const char *reference; /* as the base of a stage */
-    bool has_user;         /* the user `user` exists; otherwise the first step makes it */
-    const char *user;      /* of the base's config; NULL or "": user */
-    const char *workdir;   /* likewise: /home/user */
+    bool has_user;    /* the user `user` and its home exist; otherwise the first step makes them */
+    const char *user; /* of the base's config; NULL or "": user */
+    const char *workdir; /* likewise: /home/user */
 };
 
 struct atoll_e2b_recipe {

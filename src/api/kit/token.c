@@ -10,7 +10,7 @@
 /* 32 bytes of a MAC in the URL-safe base64 alphabet, without padding. */
 void atoll_token_make(const struct atoll_api *api, const char *purpose, const char *name, char *out)
 {
-    char text[80], encoded[48];
+    char text[256], encoded[48];
     uint8_t mac[EVP_MAX_MD_SIZE];
     int n = snprintf(text, sizeof(text), "%s\n%s", purpose, name);
 

@@ -7,7 +7,7 @@
  */
 #define ATOLL_TOKEN_LEN 43
 
-/* purpose: different for each kind of token. out holds ATOLL_TOKEN_LEN + 1 bytes. */
+/* purpose: different for each kind of token; with the name at most 254 bytes. out holds ATOLL_TOKEN_LEN + 1 bytes. */
 void atoll_token_make(const struct atoll_api *api, const char *purpose, const char *name,
                       char *out);
 /* Compares in constant time. shown NULL: no token was sent. */
