@@ -617,7 +617,7 @@ def test_a_default_image_that_lacks_a_language(world, tenants):
     answer = world.rest.post(f"{box.path}/contexts", {"language": "js"})
     assert answer.status == 409 and "`languages: [" in answer.error["hint"], answer.body
     # Whoever named an image has to name another.
-    box = Box(world.rest, image=BASE, waive=["all"])
+    box = Box(world.rest, provider="docker", image=BASE, waive=["all"])
     answer = world.rest.post(f"{box.path}/contexts", {"language": "js"})
     assert answer.status == 409 and "languages" not in answer.error.get("hint", ""), answer.body
     answer = tenants[0].post("/api/sessions", {"environment": "Node", "isolation": "container",
