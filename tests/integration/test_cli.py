@@ -98,7 +98,7 @@ def test_every_verb_explains_itself(daemon, verb):
     (["template", "lst"], "did you mean template ls?"),
     (["template"], "ls, import, debian, build, show, history, diff, tag, share, rm, gc"),
     (["run", "--memroy", "1G", "--", "true"], "did you mean --memory?"),
-    (["run"], "COMMAND is missing"),
+    (["run"], "missing argument"),
     (["exec", "abc"], "missing argument"),
     (["ls", "extra"], "unexpected argument"),
     (["create", "--memory", "much"], "--memory"),

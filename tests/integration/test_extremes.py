@@ -20,6 +20,7 @@ BODIES = {
     "/api/sandboxes/{id}/files/sign": {"path": "/tmp/x"},
     "/api/sandboxes/{id}/previews": {"port": 8080},
     "/api/sandboxes/{id}/contexts/{name}/execute": {"code": "1"},
+    "/api/builds": {"dockerfile": "FROM no-such-template"},
     "/api/sessions": {"environment": "python"},
     "/api/sessions/{session}/execute": {"code": "1"},
     "/api/e2b/execute": {"session_id": "{session}", "code": "1"},
