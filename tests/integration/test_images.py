@@ -16,6 +16,7 @@ from boxes import Box
 from daemons import BUILD, running
 from oci_images import info, tar_of
 from rest import Rest
+from resting import kill_daemon
 
 pytestmark = pytest.mark.skipif(oci_images.missing() is not None, reason=str(oci_images.missing()))
 
@@ -135,7 +136,7 @@ def test_the_default_user_survives_a_restart(registry, layout):
     with running(BUILD) as daemon:
         box = Box(Rest(daemon.socket), image=image)
         assert box.out("id -u") == "1234"
-        os.kill(daemon.pid, 9)
+        kill_daemon(daemon)
         daemon.start()
         box.rest = Rest(daemon.socket)
         assert box.out("id -u") == "1234"
@@ -345,7 +346,7 @@ def test_kill_during_a_pull(registry, tmp_path):
             thread = threading.Thread(target=quietly)
             thread.start()
             time.sleep(delay)
-            os.kill(daemon.pid, 9)
+            kill_daemon(daemon)
             thread.join()
             daemon.start()
         rest = Rest(daemon.socket)
