@@ -3,6 +3,7 @@ made of what it needs, in which nothing fails, and what is walked through."""
 
 import atexit
 import contextlib
+import json
 import pathlib
 import shutil
 import signal
@@ -208,7 +209,7 @@ def build(walk, client, _):
     client.call("GET", f"{path}/log", follow="true")
     ended = client.get(path)
     if ended["state"] != "ready":
-        raise Refused(path, 500, str(ended).encode())
+        raise Refused(path, 500, json.dumps(ended).encode())
     client.delete("/api/templates/built")
 
 
