@@ -198,6 +198,13 @@ const char *atoll_limit_name(uint32_t limit); /* name of one bit */
 typedef void atoll_sandbox_fn(void *arg, struct atoll_sandbox *sandbox,
                               const struct atoll_error *error);
 
+/* Copies the options and everything that they point to. */
+int atoll_options_dup(struct atoll_options *ret, const struct atoll_options *options,
+                      struct atoll_error *err) ATOLL_MUST_CHECK;
+void atoll_options_free(struct atoll_options *options); /* of a copy; clears the struct */
+/* Replaces a member of a copy, and takes ownership of the new value. */
+void atoll_options_set_text(const char **member, char *text);
+
 /* Copies the options. */
 void atoll_engine_create(struct atoll_engine *engine, const struct atoll_options *options,
                          atoll_sandbox_fn *done, void *arg);

@@ -543,15 +543,10 @@ int atoll_exec_restore(struct atoll_sandbox *sandbox, const struct atoll_store_e
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_exec *atoll_exec_by_number(struct atoll_sandbox *sandbox, uint64_t number);
 
-/* options.c: copies of the options of a sandbox */
-/* Copies everything that the options point to. */
-int atoll_options_dup(struct atoll_options *ret, const struct atoll_options *options,
-                      struct atoll_error *err) ATOLL_MUST_CHECK;
-void atoll_options_free(struct atoll_options *options); /* of a copy; clears the struct */
+/* options.c: copies of the options of a sandbox (atoll_options_dup() is in engine.h) */
 /* Bytes of all that the options point to. */
 size_t atoll_options_size(const struct atoll_options *options);
-/* Replace a member of a copy, and take ownership of the new value. */
-void atoll_options_set_text(const char **member, char *text);
+/* Replaces a member of a copy, and takes ownership of the new value. */
 void atoll_options_set_strings(const char *const **member, char **strings);
 /* Drops what only a create needs: the login and the progress callback. */
 void atoll_options_end_create(struct atoll_options *options);

@@ -9,6 +9,7 @@
 #include "engine/network/request.h"
 #include "engine/provider/providers.h"
 #include "loop/steps.h"
+#include "registry/environment_build.h"
 
 #define WHO "the daemon, because its environment could not be set up"
 
@@ -20,6 +21,7 @@ struct making {
     struct atoll_steps steps;
     struct atoll_engine *engine;
     const struct atoll_environment_create *create; /* during the first step */
+    struct atoll_options options;                  /* a copy, while its template is built */
     char environment[65], language[65];
     char sandbox_id[ATOLL_ID_LEN + 1], start_exec[33];
     struct atoll_environment_made made; /* points to the two above */
@@ -90,6 +92,39 @@ static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll
     atoll_steps_done(&m->steps, error);
 }
 
+static void built(void *arg, const char *template_name, const struct atoll_error *error)
+{
+    struct making *m = arg;
+    char *name = template_name ? strdup(template_name) : NULL;
+
+    if (error) {
+        created(m, NULL, error);
+    } else if (!name) {
+        abort();
+    } else {
+        atoll_options_set_text(&m->options.template_name, name);
+        atoll_engine_create(m->engine, &m->options, created, m);
+    }
+    atoll_options_free(&m->options);
+}
+
+/* The template of the environment may have to be built first. */
+static void create_from(struct making *m, const struct atoll_environment *e,
+                        struct atoll_options *sandbox)
+{
+    struct atoll_error error;
+
+    if (sandbox->image || sandbox->template_name) {
+        atoll_engine_create(m->engine, sandbox, created, m);
+    } else if (atoll_options_dup(&m->options, sandbox, &error) < 0) {
+        created(m, NULL, &error);
+    } else {
+        if (sandbox->progress)
+            sandbox->progress(sandbox->progress_arg, "the template of its environment");
+        atoll_environment_build(m->engine, e, built, m);
+    }
+}
+
 static void create_sandbox(void *arg)
 {
     struct making *m = arg;
@@ -100,10 +135,10 @@ static void create_sandbox(void *arg)
     char *policy = NULL;
     struct atoll_error err;
 
-    if (!sandbox.image && !sandbox.template_name)
+    if (!sandbox.image && !sandbox.template_name && !atoll_environment_is_built(e)) {
         sandbox.image = e->image;
-    if (!sandbox.image && !sandbox.template_name)
-        sandbox.template_name = atoll_environment_template(e, m->engine);
+        sandbox.template_name = e->image ? NULL : atoll_environment_template(e, m->engine);
+    }
     sandbox.interpreter = sandbox.language ?: e->language;
     atoll_limits_merge(&sandbox.limits, &e->limits);
     sandbox.env_is_common = !sandbox.env || !*sandbox.env;
@@ -115,7 +150,10 @@ static void create_sandbox(void *arg)
     } else {
         sandbox.network_is_given = sandbox.network_is_given || e->network;
         sandbox.network_json = policy ? policy : sandbox.network_json;
-        atoll_engine_create(m->engine, &sandbox, created, m);
+        if (atoll_environment_is_built(e))
+            create_from(m, e, &sandbox);
+        else
+            atoll_engine_create(m->engine, &sandbox, created, m);
     }
     free(policy);
     free(env);
@@ -286,17 +324,6 @@ static void finish(void *arg, const struct atoll_error *error)
     free(m);
 }
 
-/* Refuses what an environment may declare but no provider supports, instead of ignoring it. */
-static int check_packages(const struct atoll_environment *e, struct atoll_error *err)
-{
-    if (json_object_size(e->packages) > 0)
-        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                          "environment %s names packages; no provider installs them: build a "
-                          "template that has them and name that",
-                          e->name);
-    return 0;
-}
-
 static void copy_name(char out[static 65], const char *name)
 {
     (void)snprintf(out, 65, "%s", name ? name : "");
@@ -307,14 +334,8 @@ void atoll_environment_create(struct atoll_engine *engine,
                               void *arg)
 {
     const struct atoll_environment *e = create->environment;
-    struct atoll_error error;
-    struct making *m;
+    struct making *m = alloc(sizeof(*m));
 
-    if (create->check && check_packages(e, &error) < 0) {
-        done(arg, NULL, &error);
-        return;
-    }
-    m = alloc(sizeof(*m));
     *m = (struct making){
         .engine = engine,
         .create = create,

@@ -4,7 +4,8 @@
 
 /*
  * Creates a sandbox from an environment and runs the environment's start command in it. If that
- * fails, the sandbox is destroyed before done is called.
+ * fails, the sandbox is destroyed before done is called. A template that the environment defines is built
+ * first, if it is not there (environment_build.h), unless the request names a template or an image.
  *
  * Thread: the loop's. done is called exactly once, possibly before the call returns.
  */
@@ -25,8 +26,8 @@ struct atoll_environment_create {
      * limits that are 0, variables that env does not have, and its network if the request names none. The interpreter is that of language,
      * or of the environment's. */
     struct atoll_options sandbox;
-    /* Refuse an environment with packages (UNIMPLEMENTED), and a sandbox without the programs that
-     * the environment requires (FAILED_PRECONDITION says what to do). */
+    /* Refuse a sandbox without the programs that the environment requires (FAILED_PRECONDITION says
+     * what to do). */
     bool check;
     /* Steps before and after the start command; or NULL. If one fails, the sandbox is destroyed. */
     atoll_environment_fn *before_start, *after_start;

@@ -146,6 +146,30 @@ static bool name_of_file(const char *file, char *out, size_t cap)
     return true;
 }
 
+/* A "dockerfile" of one line is the name of a file beside the environment: its text takes its place. */
+static int load_dockerfile(int dir_fd, const char *shown, json_t *object, struct atoll_error *err)
+{
+    static char buf[ATOLL_REGISTRY_FILE_MAX + 1]; /* loop thread only */
+    const char *name = json_string_value(json_object_get(object, "dockerfile"));
+    char text[400];
+    size_t n = 0;
+
+    if (!name || strchr(name, '\n'))
+        return 0;
+    if (!atoll_text_is_name(name))
+        return atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+            "%s:1:1: \"dockerfile\" must be the name of a file in the same folder, or "
+            "the lines of a Dockerfile",
+            shown);
+    (void)snprintf(text, sizeof(text), "%s: dockerfile %.64s", shown, name);
+    if (read_text(dir_fd, name, text, buf, &n, err) < 0)
+        return -EINVAL;
+    if (json_object_set_new(object, "dockerfile", json_stringn(buf, n)) < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s: is not UTF-8", text);
+    return 0;
+}
+
 static int load_file(int dir_fd, enum atoll_registry_kind kind, const char *file, const char *shown,
                      json_t **ret, struct atoll_error *err)
 {
@@ -163,6 +187,10 @@ static int load_file(int dir_fd, enum atoll_registry_kind kind, const char *file
     r = read_text(dir_fd, file, shown, buf, &n, err);
     if (r == 0)
         r = atoll_yaml_load(shown, buf, n, atoll_registry_tables[kind], ret, err);
+    if (r == 0 && (r = load_dockerfile(dir_fd, shown, *ret, err)) < 0) {
+        json_decref(*ret);
+        return r;
+    }
     if (r == 0 && (r = atoll_registry_check(kind, *ret, err)) < 0) {
         json_decref(*ret);
         /* The error concerns the whole file: show its first position. */

@@ -64,7 +64,7 @@ bool atoll_registry_next_problem(const struct atoll_registry *registry, size_t *
 
 struct atoll_environment {
     const char *name;
-    const char *template_name, *image; /* exactly one is set, the other is NULL */
+    const char *template_name, *image, *dockerfile; /* exactly one is set, the others are NULL */
     const char *fallback;       /* template to use when template_name does not exist; or NULL */
     const json_t *aliases;      /* array of strings; NULL: none */
     const char *language;       /* default language of code */

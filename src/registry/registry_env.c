@@ -79,6 +79,7 @@ int atoll_environment_find(const struct atoll_registry *registry, const char *na
         .name = item.name,
         .template_name = json_string_value(json_object_get(item.object, "template")),
         .image = json_string_value(json_object_get(item.object, "image")),
+        .dockerfile = json_string_value(json_object_get(item.object, "dockerfile")),
         .fallback = json_string_value(json_object_get(item.object, "fallback")),
         .aliases = json_object_get(item.object, "aliases"),
         .language = json_string_value(json_object_get(item.object, "language")),

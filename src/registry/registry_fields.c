@@ -6,6 +6,8 @@
 #include <string.h>
 #include "base/text.h"
 #include "engine/network/request.h"
+#include "image/dockerfile.h"
+#include "image/packages.h"
 #include "registry/registry_internal.h"
 
 #define TEXT 1024
@@ -37,6 +39,7 @@ static const struct atoll_yaml_field environment[] = {
     {"template", ATOLL_YAML_NAME, false, 0, 0, NULL},
     {"fallback", ATOLL_YAML_NAME, false, 0, 0, NULL},
     {"image", ATOLL_YAML_STRING, false, 1, 255, NULL},
+    {"dockerfile", ATOLL_YAML_STRING, false, 1, LONG_TEXT, NULL},
     {"language", ATOLL_YAML_NAME, true, 0, 0, NULL},
     {"interpreters", ATOLL_YAML_NAMED, true, 1, 16, interpreter},
     {"limits", ATOLL_YAML_OBJECT, false, 0, 0, limits},
@@ -129,16 +132,45 @@ static int check_network(const json_t *network, struct atoll_error *err)
     return r;
 }
 
+/* The loader has replaced the name of a file by its text. */
+static int check_dockerfile(const json_t *dockerfile, struct atoll_error *err)
+{
+    struct atoll_recipe *recipe = NULL;
+
+    if (!dockerfile)
+        return 0;
+    if (atoll_dockerfile_parse(json_string_value(dockerfile), json_string_length(dockerfile),
+                               &recipe, err) < 0)
+        return atoll_wrap(err, "dockerfile");
+    atoll_recipe_free(recipe);
+    return 0;
+}
+
+/* What its sandboxes are made from. */
+static int check_root(const json_t *object, struct atoll_error *err)
+{
+    static const char *const roots[] = {"template", "image", "dockerfile"};
+    size_t given = 0;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(roots); i++)
+        given += json_object_get(object, roots[i]) != NULL;
+    if (given != 1)
+        return refuse(err, "give one of \"template\", \"image\" and \"dockerfile\"", "");
+    if (json_object_get(object, "fallback") && !json_object_get(object, "template"))
+        return refuse(err, "\"fallback\" can only be given with \"template\"", "");
+    if (json_object_get(object, "dockerfile") && json_object_get(object, "packages"))
+        return refuse(err, "install \"packages\" in the \"dockerfile\"", "");
+    if (check_dockerfile(json_object_get(object, "dockerfile"), err) < 0)
+        return -EINVAL;
+    return atoll_packages_check(json_object_get(object, "packages"), err);
+}
+
 static int check_environment(const json_t *object, struct atoll_error *err)
 {
     json_t *interpreters = json_object_get(object, "interpreters"), *value;
     const char *language = json_string_value(json_object_get(object, "language")), *name;
 
-    if (!json_object_get(object, "template") == !json_object_get(object, "image"))
-        return refuse(err, "give either \"template\" or \"image\"", "");
-    if (json_object_get(object, "fallback") && !json_object_get(object, "template"))
-        return refuse(err, "\"fallback\" can only be given with \"template\"", "");
-    if (check_aliases(json_object_get(object, "aliases"), err) < 0 ||
+    if (check_root(object, err) < 0 || check_aliases(json_object_get(object, "aliases"), err) < 0 ||
         check_network(json_object_get(object, "network"), err) < 0)
         return -EINVAL;
     if (!json_object_get(interpreters, language))

@@ -509,11 +509,10 @@ def test_what_an_environment_lacks(own):
     (environments / "Lacking.yaml").write_text(
         GOOD + "requires: [{program: no-such-program, install: brew it}]\n")
     (environments / "Imaged.yaml").write_text(GOOD.replace("template: host", "image: registry.invalid/x:1"))
-    (environments / "Packed.yaml").write_text(GOOD + "packages: {apt: [jq]}\n")
     (environments / "Elsewhere.yaml").write_text(GOOD.replace("host", "nope"))
-    until(rest, lambda r: {"Lacking", "Imaged", "Packed", "Elsewhere"} <= set(r["environments"]))
+    until(rest, lambda r: {"Lacking", "Imaged", "Elsewhere"} <= set(r["environments"]))
     for name, status, says in [("Lacking", 409, "brew it"), ("Imaged", 503, "image registry.invalid/x:1"),
-                               ("Packed", 501, "packages"), ("Elsewhere", 404, "nope")]:
+                               ("Elsewhere", 404, "nope")]:
         answer = rest.post("/api/sessions", {"environment": name})
         assert (answer.status, says in answer.error["message"]) == (status, True), answer.body
     assert rest.get("/api/sandboxes").json["sandboxes"] == []

@@ -1217,7 +1217,9 @@ struct atoll_subscription *atoll_events_unsubscribe(struct atoll_subscription *s
     return NULL;
 }
 
+#ifndef FAKE_BUILDS /* a test that has its own */
 #include "fake_makes.h"
+#endif
 #include "fake_templates.h"
 
 bool atoll_templates_next(struct atoll_engine *engine, size_t *pos, struct atoll_template_view *ret)

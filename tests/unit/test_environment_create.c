@@ -1,6 +1,8 @@
 /* A sandbox from an environment: what is asked of the engine, and that every failure undoes it. */
 #include "engine/artifact/artifacts.h"
+#define FAKE_BUILDS
 #include "fake_engine.h"
+#include "fake_one_build.h"
 #include "registry/environment_create.h"
 #include "test.h"
 
@@ -66,6 +68,7 @@ static json_t *start, *requires, *packages, *variables;
 static int setup(void **state ATOLL_UNUSED)
 {
     fake_reset();
+    fake_builds_reset();
     unwanted = 0;
     start = json_pack("[s,s]", "serve", "now");
     requires = json_pack("[{s:s,s:s}]", "program", "jq", "install", "apt install jq");
@@ -197,14 +200,74 @@ static void a_missing_program_is_refused(void **state ATOLL_UNUSED)
     expect_undone(&r, ATOLL_ERR_FAILED_PRECONDITION, "apt install jq");
 }
 
-static void packages_are_refused_before_anything_is_made(void **state ATOLL_UNUSED)
+/* The template is built first; a second request waits for the same build. */
+static void packages_become_a_template(void **state ATOLL_UNUSED)
+{
+    struct result r = {0}, other = {0};
+
+    environment.packages = packages;
+    make(&r);
+    make(&other);
+    assert_int_equal(fake.made, 0);
+    assert_int_equal(fake_builds.started, 1);
+    assert_string_equal(fake_builds.name, "env-Mine");
+    assert_non_null(strstr(fake_builds.definition, "FROM host\nARG A=\"base\"\n"));
+    assert_non_null(
+        strstr(fake_builds.definition, "apt-get install -y --no-install-recommends 'jq'"));
+    assert_int_equal(fake_builds.network, ATOLL_NETWORK_BRIDGE);
+    fake_build_end(ATOLL_MAKE_READY);
+    assert_int_equal(fake.made, 2);
+    assert_string_equal(fake.sandboxes[0].template, "env-Mine");
+    assert_string_not_equal(r.id, "");
+    assert_string_not_equal(other.id, "");
+    assert_int_equal(fake_builds.started, 1);
+}
+
+static void a_dockerfile_becomes_a_template(void **state ATOLL_UNUSED)
+{
+    struct result r = {0};
+
+    environment.template_name = NULL;
+    environment.dockerfile = "FROM debian\nRUN true\n";
+    make(&r);
+    assert_string_equal(fake_builds.definition,
+                        "FROM debian\nRUN true\n# debian has the digest sha256-0\n");
+    fake_build_end(ATOLL_MAKE_READY);
+    assert_string_equal(fake.sandboxes[0].template, "env-Mine");
+}
+
+static void a_failed_build_says_why(void **state ATOLL_UNUSED)
 {
     struct result r = {0};
 
     environment.packages = packages;
     make(&r);
-    assert_int_equal(r.error.kind, ATOLL_ERR_UNIMPLEMENTED);
+    (void)atoll_fail(&fake_builds.error, ATOLL_ERR_FAILED_PRECONDITION, EIO, "line 4: it failed");
+    fake_builds.log = "{\"kind\":\"output\",\"text\":\"no jq here\"}\n{\"kind\":\"end\"}\n";
+    fake_build_end(ATOLL_MAKE_FAILED);
+    assert_int_equal(r.error.kind, ATOLL_ERR_FAILED_PRECONDITION);
+    assert_string_equal(r.error.text,
+                        "the template of environment Mine could not be built: line 4: it failed");
+    assert_non_null(strstr(r.error.hint, "no jq here"));
     assert_int_equal(fake.made, 0);
+    make(&r); /* the next request tries again */
+    assert_int_equal(fake_builds.started, 2);
+    r.error.kind = ATOLL_ERR_NONE;
+    fake_build_end(ATOLL_MAKE_READY);
+    assert_int_equal(fake.made, 1);
+}
+
+/* A template or image of the request takes the place of the environment's. */
+static void a_request_with_a_template_builds_nothing(void **state ATOLL_UNUSED)
+{
+    const struct atoll_environment_create create = {.environment = &environment,
+                                                    .sandbox = {.template_name = "other"}};
+    struct result r = {0};
+
+    environment.packages = packages;
+    atoll_environment_create(&fake, &create, ended, &r);
+    assert_int_equal(fake_builds.started, 0);
+    assert_string_equal(fake.sandboxes[0].template, "other");
 }
 
 static void destroyed(void *arg ATOLL_UNUSED, const struct atoll_error *error ATOLL_UNUSED)
@@ -234,7 +297,10 @@ int main(void)
         TEST(each_failure_destroys_the_sandbox),
         TEST(each_failure_of_the_engine_destroys_the_sandbox),
         TEST(a_missing_program_is_refused),
-        TEST(packages_are_refused_before_anything_is_made),
+        TEST(packages_become_a_template),
+        TEST(a_dockerfile_becomes_a_template),
+        TEST(a_failed_build_says_why),
+        TEST(a_request_with_a_template_builds_nothing),
         TEST(a_client_may_destroy_it_meanwhile),
     };
 

@@ -69,8 +69,15 @@ static void test_environment_refusals(void **state)
          "f.yaml:4:15: the text is not valid UTF-8"},
         {"template: host\n" REST "description: \"a\\0\"\n",
          "f.yaml:4:15: description must be a text"},
-        {REST, "either \"template\" or \"image\""},
-        {"template: host\nimage: x\n" REST, "either \"template\" or \"image\""},
+        {REST, "one of \"template\", \"image\" and \"dockerfile\""},
+        {"template: host\nimage: x\n" REST, "one of \"template\", \"image\" and \"dockerfile\""},
+        {"image: x\ndockerfile: |\n  FROM a\n" REST, "one of \"template\", \"image\" and"},
+        {"dockerfile: |\n  FROM a\n  RUNN b\n" REST,
+         "dockerfile: line 2: unknown instruction RUNN; did you mean RUN?"},
+        {"dockerfile: |\n  FROM a\npackages: {pip: [x]}\n" REST, "install \"packages\" in"},
+        {"template: host\npackages: {brew: [x]}\n" REST, "there is no installer \"brew\""},
+        {"template: host\npackages: {pip: [-x]}\n" REST, "\"-x\" is not the name of a package"},
+        {"template: host\npackages: [x]\n" REST, "f.yaml:2:1: packages must be a mapping"},
         {"template: host\nlanguage: y\ninterpreters: {x: {run: [\"{file}\"], extension: e}}\n",
          "no entry for the language y"},
         {"template: host\nlanguage: x\ninterpreters: {x: {run: [a], extension: e}}\n",
@@ -239,6 +246,40 @@ static void test_reload(void **state)
                         "Hello {{name}}.\n");
 }
 
+/* A Dockerfile beside the environment is loaded with it. */
+static void test_dockerfile(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_registry_problem problem;
+    struct atoll_environment e;
+    struct atoll_error err;
+    size_t pos = 0;
+
+    put_file(f, "environments/A.yaml", "dockerfile: A.Dockerfile\n" REST);
+    put_file(f, "environments/A.Dockerfile", "FROM debian\nRUN true\n");
+    put_file(f, "environments/B.yaml", "dockerfile: |\n  FROM alpine\n" REST);
+    put_file(f, "environments/C.yaml", "dockerfile: missing\n" REST);
+    put_file(f, "environments/D.yaml", "dockerfile: ../A.yaml\n" REST);
+    atoll_registry_reload(f->registry);
+    assert_int_equal(atoll_environment_find(f->registry, "A", &e, &err), 0);
+    assert_string_equal(e.dockerfile, "FROM debian\nRUN true\n");
+    assert_int_equal(atoll_environment_find(f->registry, "B", &e, &err), 0);
+    assert_string_equal(e.dockerfile, "FROM alpine\n");
+    assert_true(atoll_registry_next_problem(f->registry, &pos, &problem));
+    assert_non_null(
+        strstr(problem.text, "environments/C.yaml: dockerfile missing: cannot be read"));
+    assert_true(atoll_registry_next_problem(f->registry, &pos, &problem));
+    assert_non_null(strstr(problem.text, "environments/D.yaml:1:1: \"dockerfile\" must be"));
+    put_file(f, "environments/A.Dockerfile", "FROM\n");
+    atoll_registry_reload(f->registry);
+    assert_int_equal(atoll_environment_find(f->registry, "A", &e, &err), 0);
+    assert_string_equal(e.dockerfile, "FROM debian\nRUN true\n");
+    pos = 0;
+    assert_true(atoll_registry_next_problem(f->registry, &pos, &problem));
+    assert_true(problem.kept);
+    assert_non_null(strstr(problem.text, "dockerfile: line 1: FROM has the form"));
+}
+
 static void test_bad_files(void **state)
 {
     struct fixture *f = *state;
@@ -351,6 +392,7 @@ int main(void)
         cmocka_unit_test(test_deep_and_wide),
         cmocka_unit_test(test_types_by_table),
         cmocka_unit_test_setup_teardown(test_reload, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_dockerfile, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_bad_files, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_aliases, set_up, tear_down),
         cmocka_unit_test(test_missing_directory),

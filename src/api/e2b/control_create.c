@@ -232,7 +232,7 @@ static int prepare(const struct atoll_api_call *call, const struct request *q,
     if (r < 0)
         return r;
     *create = (struct atoll_options){
-        .template_name = t->name,
+        .template_name = t->is_environment ? NULL : t->name, /* the environment knows its own */
         .env = q->env,
         .owner = call->caller.tenant,
         .lifetime.at_deadline = at_deadline_of(q),

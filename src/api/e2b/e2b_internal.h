@@ -142,7 +142,8 @@ struct atoll_e2b_template {
     bool is_environment;
     /* Of a template: only its limits are set, those of the version. */
     struct atoll_environment environment;
-    const char *name; /* of the engine's template; NULL: the environment has an image */
+    const char
+        *name; /* of the engine's template; NULL: the environment has an image or a Dockerfile */
     bool has_view;
     struct atoll_template_view view; /* of the engine's template */
     char reference[300];

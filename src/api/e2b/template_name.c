@@ -141,7 +141,7 @@ static int use_environment(const struct atoll_api_call *call, const char *asked,
                            struct atoll_e2b_template *t, struct atoll_error *err)
 {
     t->is_environment = true;
-    if (t->environment.image)
+    if (t->environment.image || t->environment.dockerfile)
         return 0;
     t->name = atoll_environment_template(&t->environment, call->engine);
     t->has_view =
