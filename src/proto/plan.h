@@ -126,17 +126,19 @@ enum atoll_plan_bind_kind {
     ATOLL_BIND_DIRECTORY = 2, /* an empty directory of the disk */
     ATOLL_BIND_FILE = 3,      /* a file in memory with `content` */
     ATOLL_BIND_CACHE = 4,     /* caches/NAME, made if missing */
-    ATOLL_BIND_PART = 5, /* `content`, a path, of the tree that is mounted at NAME in the root */
+    ATOLL_BIND_PART = 5,  /* `content`, a path, of the tree that is mounted at NAME in the root */
+    ATOLL_BIND_LAYER = 6, /* NAME of the slot ATOLL_SLOT_STACK as it is on disk, read-only */
 };
 
-/* Mounted writable, nosuid and nodev, owned by root inside; the disk has to be PLAIN. A missing mount
- * point is made and written to ATOLL_DISK_STUBS, so that COMMIT can remove it. */
+/* Mounted nosuid and nodev and, but for LAYER, writable and owned by root inside; the disk has to be
+ * PLAIN. A missing mount point is made and written to ATOLL_DISK_STUBS, so that COMMIT can remove it. */
 struct atoll_po_bind {
     uint32_t kind;
     const char *target;
     uint32_t mode;
     struct atoll_bytes content; /* FILE */
-    const char *name;           /* CACHE: TENANT/NAME; PART: a mount point in the root */
+    const char *name;           /* CACHE: TENANT/NAME; PART: a mount point in the root; LAYER: of
+                                 * the layer */
 };
 
 struct atoll_po_directory {

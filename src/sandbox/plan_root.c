@@ -226,6 +226,8 @@ static int add_tree(struct atoll_buf *plan, const struct atoll_tree *tree, size_
     char place[32];
     int r;
 
+    if (tree->raw)
+        return add_bind(plan, ATOLL_BIND_LAYER, tree->path + 1, 0755, tree->layers);
     if (!tree->part)
         return add_stack(plan, tree->path + 1, "empty", tree->layers, false);
     (void)snprintf(place, sizeof(place), ".atoll/tree%zu", number);
@@ -300,6 +302,8 @@ static int check_builder(const struct atoll_spec *spec, struct atoll_error *err)
         r = check_path(spec->trees[i].path, err);
         if (r == 0)
             r = atoll_stack_check(spec->trees[i].layers, err);
+        if (r == 0 && spec->trees[i].raw && strchr(spec->trees[i].layers, ' '))
+            r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "a raw tree is one layer");
     }
     for (size_t i = 0; r == 0 && i < spec->cache_count; i++) {
         const struct atoll_cache *cache = &spec->caches[i];

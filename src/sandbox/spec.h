@@ -97,6 +97,8 @@ struct atoll_tree {
     const char *layers; /* not empty */
     /* Only this file or directory of the tree, "a/b"; NULL: all of it. */
     const char *part;
+    /* Only one layer, as it is on disk: whiteouts are devices 0:0, as an unpacker made them. */
+    bool raw;
 };
 
 /* A writable place in a builder that is not part of its result. Borrowed texts. */

@@ -27,7 +27,7 @@ void atoll_spec_own_layers(struct atoll_spec *spec)
 
     for (size_t i = 0; i < spec->tree_count; i++)
         trees[i] = (struct atoll_tree){copy(spec->trees[i].path), copy(spec->trees[i].layers),
-                                       copy(spec->trees[i].part)};
+                                       copy(spec->trees[i].part), spec->trees[i].raw};
     for (size_t i = 0; i < spec->cache_count; i++)
         caches[i] = (struct atoll_cache){spec->caches[i].kind, copy(spec->caches[i].path),
                                          copy(spec->caches[i].name)};

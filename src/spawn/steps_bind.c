@@ -224,6 +224,19 @@ static int open_part(const struct atoll_plan_run *b, const struct atoll_po_bind 
     return fd < 0 ? -errno : fd;
 }
 
+/* The mount of the slot has the id map, and its clone keeps it. */
+static int open_layer(const struct atoll_plan_run *b, const char *name)
+{
+    ATOLL_AUTOCLOSE int slot = ATOLL_NO_FD;
+    int fd;
+
+    if (!b->has_stack || !atoll_text_is_name(name))
+        return -EINVAL;
+    slot = open(ATOLL_SLOT_STACK, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    fd = slot < 0 ? -1 : openat(slot, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
 static int open_source(struct atoll_plan_run *b, const struct atoll_po_bind *bind)
 {
     char path[24];
@@ -241,6 +254,8 @@ static int open_source(struct atoll_plan_run *b, const struct atoll_po_bind *bin
         return open_cache(b, bind);
     case ATOLL_BIND_PART:
         return open_part(b, bind);
+    case ATOLL_BIND_LAYER:
+        return open_layer(b, bind->name);
     default:
         return -EINVAL;
     }
@@ -252,6 +267,8 @@ int atoll_step_bind(struct atoll_plan_run *b, const void *step, struct atoll_err
     ATOLL_AUTOCLOSE int source = open_source(b, bind);
     ATOLL_AUTOCLOSE int point = ATOLL_NO_FD;
     ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
+    uint64_t attrs = ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV |
+                     (bind->kind == ATOLL_BIND_LAYER ? ATOLL_MNT_RDONLY : 0);
     struct stat st;
     int r = source < 0 ? source : fstat(source, &st) < 0 ? -errno : 0;
 
@@ -264,7 +281,7 @@ int atoll_step_bind(struct atoll_plan_run *b, const void *step, struct atoll_err
     if (r >= 0)
         r = tree = atoll_mnt_clone(source, "", false);
     if (r >= 0)
-        r = atoll_mnt_set_attr(tree, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV, false);
+        r = atoll_mnt_set_attr(tree, attrs, false);
     if (r >= 0)
         r = atoll_mnt_attach(tree, point, "");
     return r < 0 ? atoll_fail_errno(err, -r, "mount /%.200s", bind->target) : 0;

@@ -384,6 +384,11 @@ OPERATORS = {
         Ask(403, body={"tag": "x"}), Ask(400, body={}), given=template),
     "PUT /api/templates/{template}/shares": Entry(
         Ask(403, body={"public": True}), Ask(400, body={"public": 1}), given=template),
+    # test_image_export.py has a registry to push to.
+    "POST /api/templates/{template}/push": Entry(
+        Ask(403, body={"image": "localhost:1/x:1"}), Ask(400, body={}), given=template),
+    "GET /api/templates/{template}/archive": Entry(
+        Ask(200, check=text("oci-layout")), Ask(400, at={"template": ".bad"}), given=template),
     "POST /api/templates/gc": Entry(Ask(200, check=has("versions", value=0)), BAD_ALL),
     # test_images.py has a registry to pull from; tenants may not name those of this host.
     "GET /api/images": Entry(Ask(200, check=has("images")), BAD_ALL),

@@ -27,7 +27,7 @@ VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "re
          "pull", "images", "top", "port", "prune", "export", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
          "template import", "template debian", "template build", "build", "template show", "template history",
-         "template diff", "template tag", "template share", "template rm", "template gc", "snapshot",
+         "template diff", "template save", "push", "template tag", "template share", "template rm", "template gc", "snapshot",
          "volume ls", "volume rm", "key create", "key ls", "key rm", "secret create", "secret ls", "secret rm", "up",
          "down", "reload", "ca", "status", "providers", "bench", "doctor", "verify", "completion", "man", "version", "help"]
 

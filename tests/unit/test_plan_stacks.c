@@ -122,7 +122,7 @@ static void a_lower_layer_of_the_same_name_is_left_out(void **state)
 static void copies_are_owned(void **state)
 {
     char layers[] = "a b", path[] = "/x", name[] = "n";
-    struct atoll_tree tree = {path, layers, NULL};
+    struct atoll_tree tree = {path, layers, NULL, false};
     struct atoll_cache cache = {ATOLL_CACHE_KEPT, path, name},
                        scratch = {.path = path, .kind = ATOLL_CACHE_FILE};
     const struct atoll_cache caches[] = {cache, scratch};
@@ -235,10 +235,11 @@ static void a_step_has_only_mounts(void **state)
 
 static void only_builders_have_trees_and_caches(void **state)
 {
-    static const struct atoll_tree good = {"/.atoll/a", "a", NULL}, bad[] = {{"a", "a", NULL},
-                                                                             {"/a/../b", "a", NULL},
-                                                                             {"/a", "", NULL},
-                                                                             {"/", "a", NULL}};
+    static const struct atoll_tree good = {"/.atoll/a", "a", NULL, false},
+                                   bad[] = {{"a", "a", NULL, false},
+                                            {"/a/../b", "a", NULL, false},
+                                            {"/a", "", NULL, false},
+                                            {"/", "a", NULL, false}};
     static const struct atoll_cache cache = {ATOLL_CACHE_KEPT, "/a", "x"},
                                     nameless[] = {{ATOLL_CACHE_KEPT, "/a", NULL},
                                                   {ATOLL_CACHE_KEPT, "/a", "../x"},
@@ -275,6 +276,29 @@ static void only_builders_have_trees_and_caches(void **state)
     assert_true(try_build(&host, &spec, &plan, &err) < 0);
 }
 
+static void a_raw_tree_is_one_layer_as_it_is(void **state)
+{
+    struct atoll_tree tree = {.path = "/.atoll/layer", .layers = "a", .raw = true};
+    struct atoll_spec spec = spec_of(ATOLL_BUILDER_UNPACK, NULL);
+    struct atoll_po_bind bind;
+    struct atoll_error err;
+    struct atoll_buf plan;
+
+    (void)state;
+    spec.template_kind = ATOLL_TEMPLATE_HOST;
+    spec.trees = &tree;
+    spec.tree_count = 1;
+    assert_int_equal(try_build(&host, &spec, &plan, &err), 0);
+    assert_true(find(&plan, ATOLL_PLAN_BIND, 1, &atoll_po_bind_desc, &bind));
+    assert_int_equal(bind.kind, ATOLL_BIND_LAYER);
+    assert_string_equal(bind.target, ".atoll/layer");
+    assert_string_equal(bind.name, "a");
+    atoll_buf_done(&plan);
+    tree.layers = "a b";
+    assert_true(try_build(&host, &spec, &plan, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_INVALID_ARGUMENT);
+}
+
 static void a_builder_has_the_root_of_its_form(void **state)
 {
     struct atoll_spec step = spec_of(ATOLL_BUILDER_STEP, NULL),
@@ -304,7 +328,7 @@ static void the_most_of_all_fits(void **state)
                        i ? " " : "", i);
     assert_int_equal(strlen(layers) + 1, ATOLL_STACK_CAP);
     for (size_t i = 0; i < ATOLL_TREES_MAX; i++)
-        trees[i] = (struct atoll_tree){"/.atoll/tree", layers, NULL};
+        trees[i] = (struct atoll_tree){"/.atoll/tree", layers, NULL, false};
     for (size_t i = 0; i < ATOLL_CACHES_MAX; i++)
         caches[i] = (struct atoll_cache){ATOLL_CACHE_KEPT, "/cache", "name"};
     spec.trees = trees;
@@ -329,6 +353,7 @@ int main(void)
         cmocka_unit_test(an_earlier_spawn_is_named),
         cmocka_unit_test(a_step_has_only_mounts),
         cmocka_unit_test(only_builders_have_trees_and_caches),
+        cmocka_unit_test(a_raw_tree_is_one_layer_as_it_is),
         cmocka_unit_test(a_builder_has_the_root_of_its_form),
         cmocka_unit_test(the_most_of_all_fits),
     };

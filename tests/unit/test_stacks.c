@@ -447,8 +447,8 @@ static void a_program_of_the_same_name_is_kept(void **state)
 static void trees_are_read_only(void **state)
 {
     struct fixture *f = need(state);
-    const struct atoll_tree trees[] = {{"/.atoll/context", "one", NULL},
-                                       {"/from/here", "one two", NULL}};
+    const struct atoll_tree trees[] = {{"/.atoll/context", "one", NULL, false},
+                                       {"/from/here", "one two", NULL, false}};
     struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_STEP, BASE);
     struct box b;
 
@@ -479,7 +479,7 @@ static void trees_are_read_only(void **state)
 static void a_copy_has_the_stack_at_import(void **state)
 {
     struct fixture *f = need(state);
-    const struct atoll_tree trees[] = {{"/mnt/part", "one", "link/a"}};
+    const struct atoll_tree trees[] = {{"/mnt/part", "one", "link/a", false}};
     struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_COPY, BASE);
     struct box b;
 

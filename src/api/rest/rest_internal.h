@@ -64,6 +64,8 @@ atoll_rest_handler atoll_rest_preview_create, atoll_rest_preview_list, atoll_res
 atoll_rest_handler atoll_rest_template_list, atoll_rest_template_import;
 /* images.c */
 atoll_rest_handler atoll_rest_image_list, atoll_rest_image_load, atoll_rest_image_pull;
+/* template/export.c */
+atoll_rest_handler atoll_rest_template_push, atoll_rest_template_archive;
 /* build.c, volumes.c */
 atoll_rest_handler atoll_rest_template_build;
 atoll_rest_handler atoll_rest_sandbox_snapshot, atoll_rest_volume_list, atoll_rest_volume_remove;
@@ -86,6 +88,10 @@ atoll_rest_handler atoll_rest_registry_get, atoll_rest_registry_list, atoll_rest
 extern const struct atoll_routes atoll_rest_artifact_routes;
 /* template/versions.c: routes whose templates may have slashes in their names. */
 extern const struct atoll_routes atoll_rest_template_routes;
+#define ATOLL_REST_TEMPLATE_MAX 512
+/* {template} of these routes, with its slashes. */
+void atoll_rest_template_reference(const struct atoll_api_call *call,
+                                   char out[static ATOLL_REST_TEMPLATE_MAX]);
 
 /* The sandbox in the route; NULL: *err is set. Valid until control returns to the loop. */
 struct atoll_sandbox *atoll_rest_find_sandbox(const struct atoll_api_call *call,

@@ -45,8 +45,7 @@ uint64_t atoll_inband_max(const struct atoll_sandbox *s)
     return ATOLL_MAX(s->spec.limits.disk_bytes, FILE_MAX_BYTES);
 }
 
-/* Opens a file without a name. If the file system has no O_TMPFILE, makes one and unlinks it. */
-static int open_nameless(int dir_fd)
+int atoll_file_nameless(int dir_fd)
 {
     int fd = openat(dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     char name[40];
@@ -80,7 +79,7 @@ int atoll_inband_spool(const struct atoll_sandbox *s, uint64_t size_bytes, struc
         fd = memfd_create("atoll-file", MFD_CLOEXEC);
         return fd < 0 ? atoll_fail_errno(err, errno, "memory for a file") : fd;
     }
-    fd = open_nameless(s->engine->state_fd);
+    fd = atoll_file_nameless(s->engine->state_fd);
     return fd < 0 ? atoll_fail_errno(err, -fd, "a file in the state directory") : fd;
 }
 

@@ -14,6 +14,9 @@
  * large, or there are too many transfers. */
 int atoll_inband_spool(const struct atoll_sandbox *sandbox, uint64_t size_bytes,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Opens a file without a name in the directory. If the file system has no O_TMPFILE, makes one and
+ * unlinks it. Returns the descriptor, or -errno. */
+int atoll_file_nameless(int dir_fd) ATOLL_MUST_CHECK;
 /* Maximum size of one file. */
 uint64_t atoll_inband_max(const struct atoll_sandbox *sandbox);
 

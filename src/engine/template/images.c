@@ -1,6 +1,6 @@
 /*
- * What pulls and archives of images share: the registry client, the blobs on disk, and the versions that
- * images become.
+ * What pulls, exports and archives of images share: the registry client, the blobs on disk, and the
+ * versions that images become.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -221,6 +221,7 @@ int atoll_images_new(struct atoll_engine *engine, const struct atoll_images_conf
     atoll_map_init(&images->pulls);
     atoll_list_init(&images->all);
     atoll_list_init(&images->archives);
+    atoll_list_init(&images->exports);
     if (config->logins && !(images->logins = strdup(config->logins)))
         abort();
     r = open_blobs(images, err);
@@ -242,6 +243,7 @@ void atoll_images_stop(struct atoll_images *images)
         return;
     images->stopping = true;
     atoll_pulls_cancel(images);
+    atoll_exports_cancel(images);
     images->workers = atoll_workers_free(images->workers);
 }
 
@@ -252,6 +254,7 @@ struct atoll_images *atoll_images_free(struct atoll_images *images)
     atoll_images_stop(images);
     atoll_pulls_done(images);
     atoll_image_archives_done(images);
+    atoll_exports_done(images);
     atoll_map_done(&images->pulls);
     images->registry = atoll_image_registry_free(images->registry);
     if (images->blobs_fd >= 0)

@@ -5,7 +5,7 @@
 #include "loop/workers.h"
 
 /*
- * Shared by images.c, pull.c and archive.c.
+ * Shared by images.c, pull.c, archive.c and export.c.
  */
 struct atoll_images {
     struct atoll_engine *engine;
@@ -17,6 +17,8 @@ struct atoll_images {
     struct atoll_map pulls;     /* by key: those that other requests can join */
     struct atoll_list all;      /* of struct pull, owned */
     struct atoll_list archives; /* of struct atoll_image_archive, owned */
+    struct atoll_list exports;  /* of struct atoll_export, owned */
+    unsigned exporting;         /* those that do not wait */
     bool stopping;
 };
 
@@ -26,6 +28,10 @@ void atoll_pulls_done(struct atoll_images *images);
 
 /* archive.c */
 void atoll_image_archives_done(struct atoll_images *images);
+
+/* export.c, as those of pull.c. */
+void atoll_exports_cancel(struct atoll_images *images);
+void atoll_exports_done(struct atoll_images *images);
 
 /* images.c */
 /* Makes the requests of a call fail: writes to its cancel_fd. */

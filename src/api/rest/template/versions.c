@@ -13,7 +13,7 @@
 #include "api/rest/views.h"
 #include "base/fd.h"
 
-#define REFERENCE_MAX 512
+#define REFERENCE_MAX ATOLL_REST_TEMPLATE_MAX
 #define FILE_MAX ((size_t)16 * 1024 * 1024)
 
 static void decode(const char *text, char out[static REFERENCE_MAX])
@@ -26,6 +26,12 @@ static void decode(const char *text, char out[static REFERENCE_MAX])
         text += slash ? 3 : 1;
     }
     out[at] = '\0';
+}
+
+void atoll_rest_template_reference(const struct atoll_api_call *call,
+                                   char out[static ATOLL_REST_TEMPLATE_MAX])
+{
+    decode(call->params.template, out);
 }
 
 /* An admin may also name templates that their tenant does not share. */
@@ -49,7 +55,7 @@ static bool find(struct atoll_api_call *call, struct atoll_template_view *ret)
     char reference[REFERENCE_MAX];
     struct atoll_error error;
 
-    decode(call->params.template, reference);
+    atoll_rest_template_reference(call, reference);
     if (resolve(call, reference, ret, &error) == 0)
         return true;
     atoll_api_fail(call, &error);
@@ -83,7 +89,7 @@ static void own_reference(const struct atoll_api_call *call, const struct atoll_
     size_t n = strlen(view->name);
     const char *slash;
 
-    decode(call->params.template, out);
+    atoll_rest_template_reference(call, out);
     slash = strchr(out, '/');
     if (slash && (strncmp(out, view->name, n) != 0 || out[n] == '/')) /* TENANT/NAME… */
         memmove(out, slash + 1, strlen(slash));
@@ -468,6 +474,8 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    TEMPLATE "/sbom",     ATOLL_SCOPE_READ,  ATOLL_BODY_NONE, send_sbom, ""},
     {ATOLL_POST,   TEMPLATE "/tags",     ATOLL_SCOPE_WRITE, ATOLL_BODY_JSON, put_tag, ""},
     {ATOLL_PUT,    TEMPLATE "/shares",   ATOLL_SCOPE_WRITE, ATOLL_BODY_JSON, put_shares, ""},
+    {ATOLL_POST,   TEMPLATE "/push",     ATOLL_SCOPE_WRITE, ATOLL_BODY_JSON, atoll_rest_template_push, ""},
+    {ATOLL_GET,    TEMPLATE "/archive",  ATOLL_SCOPE_READ,  ATOLL_BODY_NONE, atoll_rest_template_archive, ""},
 };
 /* clang-format on */
 

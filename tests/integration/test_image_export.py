@@ -1,0 +1,113 @@
+"""Templates as images for other tools: pushed to a real registry, saved as archives; read by skopeo and umoci."""
+
+import json
+import subprocess
+import tarfile
+
+import oci_images
+import pytest
+from rest import Rest
+from test_images import CONFIG, changes, special
+
+pytestmark = pytest.mark.skipif(oci_images.missing() is not None, reason=str(oci_images.missing()))
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory):
+    made = oci_images.Layout(tmp_path_factory.mktemp("layout") / "oci")
+    made.add("it", [oci_images.busybox(), special(), changes()], CONFIG)
+    return made
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory):
+    with oci_images.registry(tmp_path_factory.mktemp("registry")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def pulled(daemon, registry, layout):
+    image = registry.push(layout, "it", "pulled:1")
+    daemon.atoll("pull", image, check=True)
+    return image
+
+
+def skopeo(*args):
+    return subprocess.run(["skopeo", *args], check=True, stdout=subprocess.PIPE).stdout
+
+
+def inspect(place):
+    """The config of an image, as skopeo shows it."""
+    return json.loads(skopeo("inspect", "--tls-verify=false", "--config", place))
+
+
+def tree_of(place, directory):
+    """File by file, as umoci unpacks what skopeo copies from there."""
+    directory.mkdir(exist_ok=True)
+    skopeo("copy", "-q", "--insecure-policy", "--src-tls-verify=false", place, f"oci:{directory}/oci:it")
+    subprocess.run(["umoci", "unpack", "--image", f"{directory}/oci:it", str(directory / "bundle")], check=True,
+                   capture_output=True)
+    return oci_images.describe(directory / "bundle/rootfs")
+
+
+@pytest.fixture(scope="module")
+def expected(layout, tmp_path_factory):
+    return tree_of(f"oci:{layout.directory}:it", tmp_path_factory.mktemp("expected"))
+
+
+def check_same(place, directory, expected):
+    shown = inspect(place)
+    assert shown["config"] == CONFIG and shown["os"] == "linux"
+    assert len(shown["rootfs"]["diff_ids"]) == 3
+    assert tree_of(place, directory) == expected
+
+
+def test_an_image_that_was_pulled_is_pushed_back(daemon, registry, pulled, expected, tmp_path):
+    target = f"{registry.host}/pushed/back:2"
+    said = daemon.atoll("push", pulled, target, check=True).stdout
+    assert said.startswith(f"{target}: pushed sha256:")
+    check_same(f"docker://{target}", tmp_path, expected)
+    # The same again gives the same image, and is here under its new name.
+    again = daemon.json("push", pulled, target)
+    assert again["digest"] in said and again["reference"] == target
+    daemon.atoll("pull", target, check=True)
+    assert daemon.atoll("run", "--image", target, "--", "cat", "/opt/a/file", check=True).stdout == "second"
+
+
+def test_an_archive_is_read_by_others(daemon, pulled, expected, tmp_path):
+    archive = tmp_path / "image.tar"
+    daemon.atoll("template", "save", pulled, "-o", str(archive), check=True)
+    check_same(f"oci-archive:{archive}", tmp_path / "a", expected)
+    check_same(f"docker-archive:{archive}", tmp_path / "b", expected)
+    with tarfile.open(archive) as tar:  # what docker load reads
+        [listed] = json.load(tar.extractfile("manifest.json"))
+    assert listed["RepoTags"] == [pulled] and len(listed["Layers"]) == 3
+
+
+def test_a_template_of_a_tarball_is_an_image(daemon, registry, tmp_path):
+    (tmp_path / "root.tar").write_bytes(oci_images.busybox())
+    daemon.atoll("template", "import", "exported", str(tmp_path / "root.tar"), check=True)
+    target = f"{registry.host}/imported:latest"
+    daemon.atoll("push", "exported", target, check=True)
+    assert daemon.atoll("run", "--image", target, "--", "/bin/echo", "here", check=True).stdout == "here\n"
+
+
+def test_what_cannot_be_pushed(daemon, registry, pulled):
+    rest = Rest(daemon.socket)
+    name = pulled.replace("/", "%2F")
+    refused = daemon.atoll("push", "host", f"{registry.host}/x:1")
+    assert refused.returncode != 0 and "host's own system" in refused.stderr
+    refused = daemon.atoll("push", pulled, f"{registry.host}/x@sha256:{'0' * 64}")
+    assert refused.returncode != 0 and "not to a digest" in refused.stderr
+    answer = rest.post(f"/api/templates/{name}/push", {"image": "localhost:1/x:1"})
+    assert answer.status == 503, answer.body
+    assert rest.post(f"/api/templates/{name}/push", {}).status == 400
+    assert rest.get("/api/templates/missing/archive").status == 404
+    assert daemon.atoll("template", "save", pulled).returncode != 0
+
+
+def test_nothing_is_left(daemon, registry, pulled):
+    """Neither sandboxes nor blobs."""
+    daemon.atoll("push", pulled, f"{registry.host}/left:1", check=True)
+    assert not list((daemon.state / "blobs").iterdir())
+    assert daemon.json("ls")["sandboxes"] == []
