@@ -3,6 +3,7 @@
  * the build, and shows its log. The archive is named by its digest, so that an unchanged folder is not sent
  * again.
  */
+#include "cli/build.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +17,6 @@
 #include "cli/child.h"
 #include "cli/lines.h"
 #include "cli/print.h"
-#include "cli/request.h"
 #include "cli/session.h"
 #include "cli/template.h"
 #include "cli/terminal.h"
@@ -27,14 +27,10 @@
 
 struct options {
     struct atoll_cli_common common;
-    const char *tag, *file, *target, *network, *start, *ready;
-    struct atoll_cli_list args, secrets;
-    uint64_t memory_bytes;
-    double timeout_seconds;
-    bool no_cache, debug, quiet;
+    struct atoll_cli_build build;
 };
 
-#define AT(member) offsetof(struct options, member)
+#define AT(member) offsetof(struct options, build.member)
 static const struct atoll_cli_option options_table[] = {
     {"tag", 't', ATOLL_CLI_TEXT, AT(tag), "NAME[:TAG]",
      "name of the template (default: none is made)", NULL},
@@ -90,7 +86,7 @@ static int read_all(int fd, struct atoll_buf *out)
     return n < 0 ? -errno : 0;
 }
 
-static int read_file(const char *path, struct atoll_buf *out, struct atoll_error *err)
+int atoll_cli_build_read(const char *path, struct atoll_buf *out, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
     int r;
@@ -154,7 +150,7 @@ static int add_secret(json_t *secrets, const char *text, struct atoll_error *err
                           text);
     atoll_buf_init(&bytes, TEXT_MAX);
     if (source)
-        r = read_file(source, &bytes, err);
+        r = atoll_cli_build_read(source, &bytes, err);
     else if (!value)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENOENT,
                        "secret %.64s: there is no variable %.64s", id, variable ? variable : id);
@@ -293,7 +289,7 @@ static void add_text(json_t *request, const char *name, const char *text)
         (void)json_object_set_new(request, name, json_string(text));
 }
 
-static int compose(const struct options *o, const char *dockerfile, json_t *request,
+static int compose(const struct atoll_cli_build *o, const char *dockerfile, json_t *request,
                    struct atoll_error *err)
 {
     json_t *secrets = json_object();
@@ -302,7 +298,7 @@ static int compose(const struct options *o, const char *dockerfile, json_t *requ
 
     (void)json_object_set_new(request, "secrets", secrets);
     atoll_buf_init(&text, TEXT_MAX);
-    r = read_file(dockerfile, &text, err);
+    r = atoll_cli_build_read(dockerfile, &text, err);
     if (r == 0)
         (void)json_object_set_new(
             request, "dockerfile",
@@ -315,6 +311,12 @@ static int compose(const struct options *o, const char *dockerfile, json_t *requ
     if (o->memory_bytes)
         (void)json_object_set_new(request, "memoryMB",
                                   json_integer((json_int_t)((o->memory_bytes + 1048575) >> 20)));
+    if (o->sandbox_cpus)
+        (void)json_object_set_new(request, "sandboxCpuCores",
+                                  json_integer((json_int_t)o->sandbox_cpus));
+    if (o->sandbox_memory_mb)
+        (void)json_object_set_new(request, "sandboxMemoryMB",
+                                  json_integer((json_int_t)o->sandbox_memory_mb));
     if (o->timeout_seconds > 0)
         (void)json_object_set_new(request, "timeoutSeconds", json_real(o->timeout_seconds));
     if (o->no_cache)
@@ -377,7 +379,7 @@ static int debug(struct atoll_cli *cli, const char *template, struct atoll_error
     return r < 0 ? r : 0;
 }
 
-static int conclude(struct atoll_cli *cli, const struct options *o, const json_t *build,
+static int conclude(struct atoll_cli *cli, const struct atoll_cli_build *o, const json_t *build,
                     struct atoll_error *err)
 {
     const char *template = atoll_link_text(build, "debug_template", NULL);
@@ -405,7 +407,8 @@ static int conclude(struct atoll_cli *cli, const struct options *o, const json_t
     return r < 0 ? r : -EIO;
 }
 
-static int build(struct atoll_cli *cli, const struct options *o, char *dir, struct atoll_error *err)
+int atoll_cli_build_dir(struct atoll_cli *cli, const struct atoll_cli_build *o, char *dir,
+                        struct atoll_error *err)
 {
     ATOLL_AUTOJSON json_t *request = json_object(), *started = NULL, *ended = NULL;
     ATOLL_AUTOFREE char *dockerfile = NULL;
@@ -438,7 +441,8 @@ static int build(struct atoll_cli *cli, const struct options *o, char *dir, stru
 static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED, char **argv,
                struct atoll_error *err)
 {
-    return build(cli, options, argv[0], err);
+    const struct options *o = options;
+    return atoll_cli_build_dir(cli, &o->build, argv[0], err);
 }
 
 const struct atoll_cli_verb atoll_cli_build = {

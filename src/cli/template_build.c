@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include "base/fd.h"
 #include "base/text.h"
+#include "cli/build.h"
 #include "cli/child.h"
 #include "cli/lines.h"
 #include "cli/print.h"
@@ -273,27 +274,36 @@ static int build(struct atoll_cli *cli, const struct options *o, const char *nam
     return r;
 }
 
-static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED, char **argv,
+static int run(struct atoll_cli *cli, const void *options, int argc, char **argv,
                struct atoll_error *err)
 {
-    int r = atoll_cli_template_check_name(argv[0], err);
-    return r < 0 ? r : build(cli, options, argv[0], argv[1], err);
+    static char here[] = ".";
+    const struct options *o = options;
+    int r;
+
+    if (argc < 2)
+        return atoll_cli_build_e2b(cli, o->network, argc > 0 ? argv[0] : here, err);
+    r = atoll_cli_template_check_name(argv[0], err);
+    return r < 0 ? r : build(cli, o, argv[0], argv[1], err);
 }
 
 const struct atoll_cli_verb atoll_cli_template_build = {
     .name = "template build",
-    .args = "[OPTION]... NAME DIR",
-    .summary = "build a template from a Dockerfile",
-    .help = "Sends the files of DIR, except those in its .dockerignore, to a provider that\n"
-            "builds images (docker). The output of the build goes to standard error.\n"
+    .args = "[OPTION]... [[NAME] DIR]",
+    .summary = "build what e2b.toml says, or an image at a provider",
+    .help = "Without NAME, builds what the e2b.toml in DIR (or here) says, as E2B's command line\n"
+            "does: its Dockerfile, start and ready commands, processors and memory.\n"
+            "With NAME, sends the files of DIR, except those in its .dockerignore, to a provider\n"
+            "that builds images (docker). The output of the build goes to standard error.\n"
             "\n"
             "Examples:\n"
+            "  cd my-e2b-template && atoll template build\n"
             "  atoll template build app .\n"
             "  atoll template build --network bridge --file docker/Dockerfile app src\n"
             "  atoll run --template app -- ./test.sh\n",
     .options = options_table,
     .options_size = sizeof(struct options),
-    .min_args = 2,
+    .min_args = 0,
     .max_args = 2,
     .run = run,
 };

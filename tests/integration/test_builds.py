@@ -8,7 +8,7 @@ import threading
 import uuid
 
 import pytest
-from conftest import BUILD, running, wait_until
+from conftest import BUILD, ROOT, running, wait_until
 from rest import Rest
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="layers need root")
@@ -64,6 +64,25 @@ def state_of(daemon, build_id):
 def unique(command="true"):
     """A RUN that no cache has."""
     return f"RUN : {uuid.uuid4().hex}; {command}"
+
+
+def test_a_folder_with_e2b_toml(world, tmp_path):
+    """The example that needs no download, from its folder: start command, ready command, limits."""
+    folder = ROOT / "examples/templates/page-preview"
+    made = world.atoll("template", "build", "--network", "none", str(folder), timeout=120)
+    assert made.returncode == 0, made.stderr
+    box = world.atoll("create", "--template", "page-preview", check=True).stdout.strip()
+    fetch = "import urllib.request; print(urllib.request.urlopen('http://localhost:3000').read().decode())"
+    page = world.atoll("exec", box, "--", "python3", "-c", fetch)
+    assert page.stdout == (folder / "index.html").read_text() + "\n", page.stderr
+    limits = rest_of(world).get(f"/api/sandboxes/{box}").json["limits"]
+    assert (limits["memoryMB"], limits["cpuCores"]) == (512, 1)
+    world.atoll("rm", box, check=True)
+    (tmp_path / "e2b.toml").write_text("start_cmd = 5x\n")
+    broken = world.atoll("template", "build", str(tmp_path))
+    assert broken.returncode != 0 and "e2b.toml: line 1" in broken.stderr
+    (tmp_path / "e2b.toml").write_text("dockerfile = 'Dockerfile'\n")
+    assert "template_name" in world.atoll("template", "build", str(tmp_path)).stderr
 
 
 def test_unchanged_steps_are_not_run_again(world, base, tmp_path):

@@ -75,6 +75,8 @@ static const struct atoll_field fields[] = {
     {"debug", ATOLL_FIELD_BOOL, AT(make.debug), 0, 0, NULL, 0},
     {"startCommand", ATOLL_FIELD_STRING, AT(make.start_cmd), 1, 65536, NULL, 0},
     {"readyCommand", ATOLL_FIELD_STRING, AT(make.ready_cmd), 1, 65536, NULL, 0},
+    {"sandboxCpuCores", ATOLL_FIELD_MILLI, AT(make.cpu_millis), 0.01, 1024, NULL, 0},
+    {"sandboxMemoryMB", ATOLL_FIELD_MIB, AT(make.memory_bytes), 16, 1048576, NULL, 0},
     {"memoryMB", ATOLL_FIELD_MIB, AT(make.limits.memory_bytes), 16, 1048576, NULL, 0},
     {"timeoutSeconds", ATOLL_FIELD_CEIL, AT(make.limits.timeout_s), 1, 86400, NULL, 0},
     {0},

@@ -124,7 +124,7 @@ static void write_layers(const struct atoll_api_call *call, struct atoll_json_ou
                 atoll_json_text(out, "diff_id", facts.diff_id);
             atoll_json_u64(out, "size_bytes", facts.size_bytes);
             atoll_json_u64(out, "files", facts.files);
-        } else {
+        } else if (strcmp(name, "host") != 0) { /* the host's own files have no layer */
             atoll_json_bool(out, "missing", true);
         }
         atoll_json_close(out, '}');
