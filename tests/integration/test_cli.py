@@ -207,7 +207,7 @@ def test_completion_knows_where_values_come_from(daemon):
     assert candidates(daemon, "run", "--network=i") == ["--network=isolated"]
     assert candidates(daemon, "run", "--network", "=", "i", shell="bash") == ["isolated"]
     assert candidates(daemon, "template", "") == ["ls", "import", "debian", "build", "show", "history",
-                                                 "diff", "tag", "share", "rm", "gc"]
+                                                 "diff", "save", "tag", "share", "rm", "gc"]
     assert candidates(daemon, "template") == ["template"]
     assert candidates(daemon, "up", "--state", "") == ["@directories"]
     assert candidates(daemon, "run", "--", "l") == ["@files"]
