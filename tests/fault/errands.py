@@ -197,7 +197,10 @@ def template(walk, client, _):
     client.delete("/api/templates/small:first")
     client.run(made, "! grep second /etc/passwd")
     client.delete(f"/api/sandboxes/{made}")
-    client.delete("/api/templates/small")
+    client.put("/api/templates/small", docker_engine.busybox_root("root:x:0:0:third:/root:/bin/sh\n"))
+    third = client.get("/api/templates/small")
+    client.call("DELETE", f"/api/templates/small@sha256:{third['digest']}", want=(204, 404))
+    client.call("DELETE", "/api/templates/small", want=(204, 404))
 
 
 @errand()

@@ -184,9 +184,11 @@ void atoll_make_end(struct atoll_make *make, enum atoll_make_state state)
         atoll_image_pull_leave(ATOLL_TAKE_PTR(make->images[i].pull));
     atoll_metric_add(ATOLL_METRIC_BUILDS, ATOLL_LABELS(atoll_make_state_name(state)), 1);
     atoll_make_log_end(make);
-    if (atoll_make_save(make, &err) < 0)
+    if (atoll_make_save(make, &err) < 0) {
         atoll_log(ATOLL_LOG_WARN, "end of a build is not stored", "build", make->id, "error",
                   err.text, NULL);
+        atoll_make_unsave(make); /* else the next daemon would run it again */
+    }
     atoll_make_changed(make);
     atoll_timer_set(&make->later, make->engine->loop, 0, on_late, make);
     prune_later(make->engine);
