@@ -154,8 +154,8 @@ const struct atoll_cli_verb atoll_cli_pull = {
     .args = "IMAGE",
     .summary = "get an image from its registry",
     .help = "Names are as for Docker: `debian:12` is docker.io/library/debian:12. Registries that\n"
-            "want a login get the one that `docker login` made. Sandboxes of an image that is not\n"
-            "here pull it by themselves; this command also gets a newer one with the same name.\n"
+            "want a login get the one that `docker login` made. `atoll run --image` pulls a\n"
+            "missing image itself; this command also gets a newer one with the same name.\n"
             "\n"
             "Examples:\n"
             "  atoll pull python:3.12\n"

@@ -3,8 +3,8 @@
 #include "base/error.h"
 
 /*
- * atoll-copy: COPY and ADD of a Dockerfile, in a builder sandbox whose root is the stack of the step. A
- * static program, so that it runs in any image.
+ * atoll-copy: COPY and ADD of a Dockerfile, in a builder sandbox (enum atoll_builder in sandbox/spec.h). A static
+ * program, so that it runs in any image.
  *
  *   atoll-copy [OPTION…] TREE DEST [PATH NAME]…
  *     TREE   directory of the sources, read-only (/.atoll/…)

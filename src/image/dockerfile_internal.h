@@ -4,7 +4,7 @@
 
 /*
  * Internal to the parser of Dockerfiles: dockerfile_lines.c makes lines of instructions, dockerfile_words.c
- * takes them apart, dockerfile_flags.c and dockerfile_mount.c read flags, dockerfile.c makes steps.
+ * takes them apart, dockerfile_flags.c and mount.c read flags, dockerfile.c makes steps.
  */
 
 /* Reads a text line by line. */

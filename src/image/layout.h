@@ -28,7 +28,7 @@ struct atoll_image_layout_layer {
 };
 
 struct atoll_image_layout_image {
-    char digest[ATOLL_IMAGE_DIGEST_MAX]; /* of its manifest, or of its config if there is none */
+    char digest[ATOLL_IMAGE_DIGEST_MAX]; /* of its manifest; without one, of its config */
     char *config_text;                   /* owned */
     size_t config_len;
     struct atoll_image_config config;

@@ -19,7 +19,7 @@ void atoll_image_login_done(struct atoll_image_login *login);
 void atoll_image_login_set(struct atoll_image_login *login, const char *user, const char *password);
 
 /* The login for a host of references ("docker.io" is https://index.docker.io/v1/ there) in the text of a
- * config.json; anonymous if there is none. FAILED_PRECONDITION: malformed. */
+ * config.json; anonymous if it has no login for the host. FAILED_PRECONDITION: malformed. */
 int atoll_image_login_find(const char *json, size_t n, const char *host,
                            struct atoll_image_login *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The same with a file; anonymous if there is no such file. Blocking: reads a file. */

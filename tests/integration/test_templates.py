@@ -221,7 +221,7 @@ def test_tenants(world):
     world.kill()
     world.daemon.start()
     assert Box(third, template="acme/mine").out("cat /srv/f") == "secret of acme"
-    # Nobody any more; what runs goes on, and keeps it.
+    # The share ends: sandboxes that run continue, and keep the version.
     assert acme.put("/api/templates/mine/shares", {}).status == 204
     refused(third)
     assert acme.delete("/api/templates/mine").status == 409

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include "engine/build/build.h"
 
-/* Builds of an engine that has none: included by fake_engine.h. */
+/* The build functions of an engine without builds: included by fake_engine.h. */
 
 bool atoll_context_find(struct atoll_engine *engine, const char *tenant, const char *name)
 {

@@ -1,5 +1,5 @@
 /*
- * Versions and tags of an engine that has none: every name is that of a template. Part of
+ * Versions and tags for tests that do not need them: every name is that of a template. Part of
  * fake_engine.h.
  */
 #pragma once

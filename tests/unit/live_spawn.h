@@ -132,7 +132,7 @@ static inline int teardown(void **state)
     return 0;
 }
 
-/* The fixture; where there is none, the test is over. */
+/* The fixture; skips the test if it could not be made. */
 static inline struct fixture *need(void **state)
 {
     if (!*state)

@@ -133,7 +133,7 @@ int atoll_make_cancel(struct atoll_engine *engine, const char *id, const char *w
  *   {"t": …,       "kind": "done",   "step": 3, "ms": 120, "cached": false}
  *   {"t": …,       "kind": "note" | "warning" | "error", "text": …, "line": 4, "step": 3}
  *   {"t": …,       "kind": "end",    "state": "ready", "ms": 500, "id": …, "digest": …}
- * "step" and "line" are absent if there is none. Output beyond 16 MiB is left out, and a note says so.
+ * "step" and "line" are absent from entries that belong to no step or line. Output beyond 16 MiB is left out, and a note says so.
  * Copies at most n bytes from offset; returns how many, 0 at the end. NOT_FOUND.
  */
 ssize_t atoll_make_log(struct atoll_engine *engine, const char *id, uint64_t offset, void *buf,

@@ -123,7 +123,7 @@ void atoll_make_finish(struct atoll_make *make);
 void atoll_make_advance(struct atoll_make *make);
 /* Ends the build: READY and the like. */
 void atoll_make_end(struct atoll_make *make, enum atoll_make_state state);
-/* NULL: there is none, or no longer. */
+/* By its id; NULL: unknown or no longer listed. */
 struct atoll_make *atoll_make_by_id(struct atoll_engine *engine, const char *id);
 /* Ends the build as FAILED or, with CANCELED, as that. line and step: 0 if unknown. */
 void atoll_make_fail(struct atoll_make *make, const struct atoll_error *error, int line,
@@ -151,7 +151,7 @@ void atoll_make_log_done(struct atoll_make *make, unsigned step, int64_t ms, boo
 void atoll_make_log_note(struct atoll_make *make, const char *kind, unsigned step, int line,
                          const char *text);
 void atoll_make_log_end(struct atoll_make *make);
-/* Tells those who watch, soon. */
+/* Schedules the callbacks of atoll_make_watch. */
 void atoll_make_changed(struct atoll_make *make);
 
 /* stage.c */
@@ -160,7 +160,7 @@ void atoll_stage_start(struct atoll_make_stage *stage);
 void atoll_stage_stop(struct atoll_make_stage *stage);
 void atoll_stage_done(struct atoll_make_stage *stage);
 const char *atoll_stage_name(const struct atoll_make_stage *stage, char out[32]);
-/* A text of a config; "" if it has none. */
+/* A text member of a config; "" if it is absent. */
 const char *atoll_config_text(const json_t *config, const char *name);
 /* Makes an absolute path of one that is relative to the stage's WORKDIR, in the job's memory. Keeps a
  * trailing "/"; "." is "/" at the end. */

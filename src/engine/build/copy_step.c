@@ -8,9 +8,10 @@
 #include "sandbox/stack.h"
 
 /*
- * COPY and ADD: atoll-copy (copy/copy.h) in the root of the step, with the sources as read-only trees. The
- * files of a context are matched here, by its manifest. Those of a stage or an image are matched by a list
- * that atoll-copy makes in the sandbox, since their key is that of the whole stack.
+ * COPY and ADD: atoll-copy (copy/copy.h), with the sources as read-only trees. The tree of the step is at
+ * /import, or on the host template the root of the sandbox. The files of a context are matched here, by
+ * its manifest. Those of a stage or an image are matched by a list that atoll-copy makes in the sandbox,
+ * since their key is that of the whole stack.
  */
 #define TREE "/.atoll/source"
 #define HERE "/.atoll/here"

@@ -4,7 +4,7 @@
 
 /*
  * A job: what is done in the sandbox of one step, and the run that does it. The stage composes a job
- * (stage.c, copy.c, mounts.c); the run makes the sandbox, carries the job out, keeps what the sandbox wrote
+ * (stage.c, copy_step.c, add_step.c, run_step.c); the run makes the sandbox, carries the job out, keeps what the sandbox wrote
  * as a layer and puts that into the cache (run.c). It knows nothing of instructions.
  *
  * Runs with the same key and tenant are shared: the second waits for the first. A bounded number of runs is

@@ -40,7 +40,7 @@ struct atoll_run {
     size_t pairs_len;
     int code;
     char layer[34]; /* held from keep() on; "" before */
-    bool left;      /* no one waits any more */
+    bool left;      /* the last waiter has left */
     struct atoll_timer later;
 };
 

@@ -248,7 +248,7 @@ static bool begin_step(struct atoll_make_stage *stage)
     return true;
 }
 
-/* FROM scratch: an overlay needs a layer, so a stage that has none begins with an empty one. True: it has
+/* FROM scratch: an overlay needs a layer, so a stage without layers begins with an empty one. True: it has
  * one now. */
 static bool begin_empty(struct atoll_make_stage *stage)
 {
@@ -263,7 +263,7 @@ static bool begin_empty(struct atoll_make_stage *stage)
     return find_or_run(stage, job);
 }
 
-/* The directories of WORKDIRs alone. True: there are none, or they were cached. */
+/* Makes the directories of pending WORKDIRs without another step. True: nothing to make, or cached. */
 static bool begin_directories(struct atoll_make_stage *stage)
 {
     struct atoll_make_job *job;

@@ -83,8 +83,8 @@ int atoll_version_add(struct atoll_engine *engine, const struct atoll_version_ne
 int atoll_version_set_report(struct atoll_engine *engine, const char *version_id,
                              const char *report_json, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Opens a file that belongs to a version: "log" (output of its build) or "sbom" (CycloneDX JSON).
- * It may be made before the version; it is removed with it, and at the next start if the version was
- * not made. flags: as of open(2). */
+ * It may be made before the version, and is removed with it. If the version was not made, a start of
+ * the daemon removes the file after a week. flags: as of open(2). */
 int atoll_version_file(struct atoll_engine *engine, const char *version_id, const char *what,
                        int flags, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* A new id, for atoll_version_new.id. */
