@@ -151,7 +151,7 @@ static const struct option {
     {"image-mirror", "ATOLL_IMAGE_MIRROR", KIND_TEXT, AT(image_mirrors), 4096, NULL, "LIST",
      "mirrors of registries, HOST=URL, such as docker.io=https://mirror.example (none)"},
     {"image-insecure", "ATOLL_IMAGE_INSECURE", KIND_TEXT, AT(image_insecure), 4096, NULL, "LIST",
-     "registries that are spoken to with http, HOST[:PORT]; loopback ones always are (none)"},
+     "registries that may use http or any certificate, HOST[:PORT]; those at loopback\naddresses always may (none)"},
     {"image-logins", "ATOLL_IMAGE_LOGINS", KIND_PATH, AT(image_logins), ATOLL_CONFIG_PATH_MAX, NULL,
      "FILE", "logins of registries for all tenants: a config.json of Docker (none)"},
     {"image-max", "ATOLL_IMAGE_MAX", KIND_SIZE, AT(image_max_bytes), 0, "32G", "SIZE",

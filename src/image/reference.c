@@ -28,7 +28,7 @@ bool atoll_image_is_digest(const char *text)
            strspn(text + sizeof(SHA256) - 1, HEX) == HEX_LEN;
 }
 
-/* Length of the port with its colon at p, 0 if there is none; -1: malformed. */
+/* Length of the port with its colon at p, 0 without a port; -1: malformed. */
 static int port_len(const char *p, size_t n)
 {
     size_t digits = 0;

@@ -37,7 +37,7 @@ static const char *const predefined[] = {
     "ftp_proxy",  "NO_PROXY",   "no_proxy",    "ALL_PROXY",   "all_proxy",
 };
 
-/* The variable of that name, made if there is none; NULL without memory. */
+/* The variable of that name, made if it is missing; NULL without memory. */
 static struct variable *need(struct atoll_recipe_memory *m, struct variables *all, const char *name)
 {
     struct variable *v = atoll_map_get(&all->map, name);

@@ -64,7 +64,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Fills p->attributes; those of an entry without a descriptor are none. */
+/* Fills p->attributes; an entry without a descriptor has no attributes. */
 static void read_attributes(struct pack *p, int fd)
 {
     ssize_t n = fd < 0 ? 0 : flistxattr(fd, p->names, NAMES_MAX);

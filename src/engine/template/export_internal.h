@@ -31,7 +31,7 @@ struct atoll_export {
     /* Packing. */
     struct atoll_export_layer *layers; /* owned; bottom first */
     size_t count, at;
-    char sandbox_id[ATOLL_ID_LEN + 1]; /* "" while there is none */
+    char sandbox_id[ATOLL_ID_LEN + 1]; /* "" while no sandbox exists */
     struct atoll_reader *reader;
     struct atoll_buf line; /* of its stdout */
     char said[300];        /* the last of its stderr */

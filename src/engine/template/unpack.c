@@ -25,7 +25,7 @@ struct atoll_unpack {
     bool running;           /* counted in engine->unpacking */
     struct atoll_unpack_request request;
     char layer[72], expected[72];      /* expected: the diff id, "": any */
-    char sandbox_id[ATOLL_ID_LEN + 1]; /* "" while there is none */
+    char sandbox_id[ATOLL_ID_LEN + 1]; /* "" while no sandbox exists */
     char exec_id[17];
     EVP_MD_CTX *digest; /* owned */
     char archive[72];   /* its digest, at the end */
