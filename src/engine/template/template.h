@@ -50,7 +50,7 @@ struct atoll_version_new {
     const char *start_cmd, *ready_cmd; /* NULL: none */
     uint32_t cpu_millis;               /* default of sandboxes; 0: that of the daemon */
     uint64_t memory_bytes;             /* likewise */
-    const char *report_json;           /* of the smoke run; NULL: none */
+    const char *report_json;           /* of the trial; NULL: none */
 };
 
 struct atoll_template_view {
@@ -79,7 +79,7 @@ struct atoll_template_view {
  * too many templates. */
 int atoll_version_add(struct atoll_engine *engine, const struct atoll_version_new *version,
                       struct atoll_template_view *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Adds or replaces the report of the smoke run. NOT_FOUND. */
+/* Adds or replaces the report of the trial. NOT_FOUND. */
 int atoll_version_set_report(struct atoll_engine *engine, const char *version_id,
                              const char *report_json, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Opens a file that belongs to a version: "log" (output of its build) or "sbom" (CycloneDX JSON).
