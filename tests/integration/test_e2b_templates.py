@@ -124,7 +124,7 @@ def test_a_link_is_for_one_hash_of_one_tenant(service, api, rival):
     fails(answer, 404)
 
 
-def test_an_archive_that_is_none(service, api):
+def test_a_file_that_is_not_an_archive(service, api):
     url = api.get(f"/templates/any/files/{'12' * 32}").json["url"]
     answer = put(service, url, b"this is not an archive" * 100)
     assert 400 <= answer.status < 500, answer.body

@@ -534,7 +534,7 @@ static void caches_are_not_part_of_the_result(void **state)
     expect(f, &b, "cat /d/sub/cache/kept /d/cache/kept /run/secrets/token; ls /run/secrets",
            "1\n2\ntoken\n");
     close_box(f, &b);
-    /* Another tenant has caches of his own. */
+    /* Another tenant has its own caches. */
     memcpy(spec.id, spec_of(f, ATOLL_BUILDER_STEP, BASE).id, sizeof(spec.id));
     (void)snprintf(spec.tenant, sizeof(spec.tenant), "other");
     open_box(f, &b, &spec);

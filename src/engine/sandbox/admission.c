@@ -33,7 +33,7 @@ struct request {
     struct atoll_timer late;
     struct atoll_options options; /* a copy if it is queued */
     int64_t admitted_us;          /* 0: it was refused */
-    bool pulled;                  /* its image, or that was tried */
+    bool pulled;                  /* a pull of its image was tried */
     char other[65];       /* a provider that may have the image in its own store; "": none */
     const char *provider; /* tried first, a static string; "": no provider can make it */
     char sandbox_id[ATOLL_ID_LEN + 1];

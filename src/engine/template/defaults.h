@@ -3,7 +3,7 @@
 
 /*
  * What the config of a version (of an image: Env, User, WorkingDir, Entrypoint, Cmd) means for a sandbox
- * that is made from it. What the request gives comes first. Pure.
+ * that is made from it. What the request gives takes precedence. Pure.
  */
 struct atoll_defaults {
     char **env;     /* owned: Env, then the request's; NULL: as the request has it */

@@ -4,7 +4,7 @@
 /*
  * The start command of a template. It is a shell command that runs in every sandbox made from the
  * template, as the sandbox's default user in its default directory, for as long as it likes. The
- * ready command is repeated until it succeeds; the sandbox is answered to its client only then.
+ * ready command is repeated until it succeeds; the create is answered only then.
  *
  * A ready command that only sleeps ("sleep 20") gives the start command time while the template is
  * built. New sandboxes do not wait for it.
