@@ -29,11 +29,23 @@ void atoll_images_cancel(int cancel_fd)
         (void)!write(cancel_fd, &one, sizeof(one));
 }
 
-void atoll_images_drop_blob(const struct atoll_images *images, const char *digest)
+int atoll_images_open_blobs(const struct atoll_images *images, const char *tenant)
+{
+    int fd;
+
+    if (!atoll_text_is_name(tenant))
+        return -EINVAL;
+    if (mkdirat(images->blobs_fd, tenant, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    fd = openat(images->blobs_fd, tenant, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+void atoll_images_drop_blob(int blobs_fd, const char *digest)
 {
     char name[ATOLL_IMAGE_DIGEST_MAX];
 
-    (void)unlinkat(images->blobs_fd, atoll_image_blob_name(digest, name), 0);
+    (void)unlinkat(blobs_fd, atoll_image_blob_name(digest, name), 0);
 }
 
 /* Versions. */
@@ -133,10 +145,10 @@ bool atoll_images_has_layer(const struct atoll_images *images, const char *tenan
 
 /* Life. */
 
-/* Removes blobs of pulls that ended long ago. */
-static void sweep(int fd)
+/* Removes blobs of pulls that ended long ago, and the directories of tenants without blobs. */
+static void sweep(int fd, bool is_top)
 {
-    int copy = dup(fd);
+    int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = copy < 0 ? NULL : fdopendir(copy);
     const time_t oldest = time(NULL) - BLOB_DAYS * 24 * 60 * 60;
     struct dirent *entry;
@@ -144,10 +156,19 @@ static void sweep(int fd)
 
     if (copy >= 0 && !dir)
         (void)close(copy);
-    while (dir && (entry = readdir(dir)) != NULL)
-        if (entry->d_name[0] != '.' && fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-            st.st_mtime < oldest)
+    while (dir && (entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] == '.' || fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        if (is_top && S_ISDIR(st.st_mode)) {
+            ATOLL_AUTOCLOSE int tenant =
+                openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+            if (tenant >= 0)
+                sweep(tenant, false);
+            (void)unlinkat(fd, entry->d_name, AT_REMOVEDIR);
+        } else if (st.st_mtime < oldest) {
             (void)unlinkat(fd, entry->d_name, 0);
+        }
+    }
     if (dir)
         (void)closedir(dir);
 }
@@ -160,7 +181,7 @@ static int open_blobs(struct atoll_images *images, struct atoll_error *err)
         openat(images->engine->state_fd, "blobs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (images->blobs_fd < 0)
         return atoll_fail_errno(err, errno, "open blobs");
-    sweep(images->blobs_fd);
+    sweep(images->blobs_fd, true);
     return 0;
 }
 

@@ -11,7 +11,7 @@ struct atoll_images {
     struct atoll_engine *engine;
     struct atoll_workers *workers;         /* owned */
     struct atoll_image_registry *registry; /* owned; workers use it */
-    int blobs_fd;                          /* state/blobs */
+    int blobs_fd;                          /* state/blobs: a directory for each tenant */
     char *logins;                          /* owned, or NULL */
     uint64_t max_bytes;
     struct atoll_map pulls;     /* by key: those that other requests can join */
@@ -36,8 +36,11 @@ void atoll_exports_done(struct atoll_images *images);
 /* images.c */
 /* Makes the requests of a call fail: writes to its cancel_fd. */
 void atoll_images_cancel(int cancel_fd);
+/* Opens the directory of a tenant's blobs. Each tenant has its own: a blob that is there is used without a
+ * request to the registry, which would have asked for a login. -errno. */
+int atoll_images_open_blobs(const struct atoll_images *images, const char *tenant) ATOLL_MUST_CHECK;
 /* Removes a blob that is unpacked. */
-void atoll_images_drop_blob(const struct atoll_images *images, const char *digest);
+void atoll_images_drop_blob(int blobs_fd, const char *digest);
 /* Whether a version that the tenant may use has this layer. */
 bool atoll_images_has_layer(const struct atoll_images *images, const char *tenant,
                             const char *layer);

@@ -51,7 +51,7 @@ struct pull {
     char name[ATOLL_IMAGE_REFERENCE_MAX]; /* for texts */
     struct atoll_image_login login;
     bool allow_private;
-    int cancel_fd;
+    int cancel_fd, blobs_fd;
     struct atoll_list waiters;
     struct atoll_steps steps;
     struct atoll_timer report;
@@ -106,6 +106,8 @@ static void pull_free(struct pull *p)
     atoll_image_login_done(&p->login);
     if (p->cancel_fd >= 0)
         (void)close(p->cancel_fd);
+    if (p->blobs_fd >= 0)
+        (void)close(p->blobs_fd);
     free(p);
 }
 
@@ -188,7 +190,7 @@ static void on_unpacked(void *arg, const struct atoll_unpacked *made,
     part->held = made != NULL;
     part->complete = made != NULL;
     if (made)
-        atoll_images_drop_blob(part->pull->images, part->blob->digest);
+        atoll_images_drop_blob(part->pull->blobs_fd, part->blob->digest);
     if (error) {
         err = *error;
         (void)atoll_wrap(&err, "image %.200s", part->pull->name);
@@ -218,10 +220,10 @@ static void run_get(struct atoll_job *job)
     (void)atoll_image_blob_name(part->blob->digest, name);
     for (int i = 0; i < OPEN_TRIES && part->fd < 0; i++) {
         part->r = atoll_image_registry_get_blob(p->images->registry, &p->ref, part->blob,
-                                                p->images->blobs_fd, &call, &part->error);
+                                                p->blobs_fd, &call, &part->error);
         if (part->r < 0)
             return;
-        part->fd = openat(p->images->blobs_fd, name, O_RDONLY | O_CLOEXEC);
+        part->fd = openat(p->blobs_fd, name, O_RDONLY | O_CLOEXEC);
     }
     if (part->fd < 0)
         part->r = atoll_fail_errno(&part->error, errno, "open a blob of the image");
@@ -458,7 +460,7 @@ static struct pull *pull_new(struct atoll_images *images, const struct atoll_pul
 
     p->images = images;
     atoll_list_push_back(&images->all, &p->node);
-    p->cancel_fd = ATOLL_NO_FD;
+    p->cancel_fd = p->blobs_fd = ATOLL_NO_FD;
     p->allow_private = strcmp(tenant, ATOLL_OPERATOR_TENANT) == 0;
     atoll_list_init(&p->waiters);
     if (atoll_text_copy(p->tenant, sizeof(p->tenant), tenant) < 0)
@@ -470,6 +472,8 @@ static struct pull *pull_new(struct atoll_images *images, const struct atoll_pul
         atoll_image_login_set(&p->login, request->login->username, request->login->password);
     else if (r == 0 && images->logins)
         r = atoll_image_login_load(images->logins, p->ref.host, &p->login, err);
+    if (r == 0 && (p->blobs_fd = atoll_images_open_blobs(images, tenant)) < 0)
+        r = atoll_fail_errno(err, -p->blobs_fd, "open the blobs of the tenant");
     if (r == 0 && (p->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
         r = atoll_fail_errno(err, errno, "pull");
     if (r < 0) {
