@@ -96,7 +96,7 @@ def test_every_verb_explains_itself(daemon, verb):
 @pytest.mark.parametrize("args, said", [
     (["rnu"], "did you mean run?"),
     (["template", "lst"], "did you mean template ls?"),
-    (["template"], "ls, import, debian, build, show, history, diff, tag, share, rm, gc"),
+    (["template"], "ls, import, debian, build, show, history, diff, save, tag, share, rm, gc"),
     (["run", "--memroy", "1G", "--", "true"], "did you mean --memory?"),
     (["run"], "missing argument"),
     (["exec", "abc"], "missing argument"),
