@@ -210,6 +210,8 @@ static int add_layer(const struct atoll_image_layout *l, const char *path, const
                           "the image has more than %d layers", ATOLL_IMAGE_LAYERS_MAX);
     if (!atoll_image_tar_find(l->tar, path, &layer->offset, &layer->size))
         return missing(err, path);
+    if (layer->size == 0)
+        return bad(err, "a layer, which is empty");
     (void)snprintf(layer->digest, sizeof(layer->digest), "%s", digest);
     image->layer_count++;
     return 0;

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "image/lex.h"
 
-#define STEPS_MAX ((size_t)256 * 1024 * 1024) /* of one operator: about a second */
+#define STEPS_MAX ((size_t)1024 * 1024) /* of one operator: some milliseconds */
 
 enum kind { LITERAL, ANY, STAR };
 
@@ -106,12 +106,15 @@ static int match_init(struct match *m, const char *value, const char *pattern,
     return 0;
 }
 
-/* Marks a position, and those behind stars that match nothing. */
+/* Marks a position, and those behind stars that match nothing. What follows a marked one is marked. */
 static void reach(const struct match *m, bool *set, size_t at)
 {
-    set[at] = true;
-    while (at < m->pattern.count && m->pattern.items[at].kind == STAR)
-        set[++at] = true;
+    while (!set[at]) {
+        set[at] = true;
+        if (at == m->pattern.count || m->pattern.items[at].kind != STAR)
+            return;
+        at++;
+    }
 }
 
 static bool fits(const struct unit *pattern, const struct unit *c)

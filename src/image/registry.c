@@ -34,11 +34,10 @@ static bool is_public(const struct sockaddr *address)
     return !atoll_network_is_internal(&any);
 }
 
-/* With a proxy the connections are to the proxy, which is the operator's, and it decides. */
+/* With a proxy for https all connections are to the proxy, which is the operator's, and it decides. */
 static bool has_proxy(void)
 {
-    static const char *const names[] = {"https_proxy", "HTTPS_PROXY", "http_proxy", "all_proxy",
-                                        "ALL_PROXY"};
+    static const char *const names[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++)
         if (getenv(names[i]) && *getenv(names[i]))
@@ -52,9 +51,11 @@ static int new_clients(struct atoll_image_registry *r, const char *ca, struct at
     int e = atoll_remote_http_new(&config, &r->any, err);
 
     config.may_connect = has_proxy() ? NULL : is_public;
+    config.always_proxy = !config.may_connect;
     if (e == 0)
         e = atoll_remote_http_new(&config, &r->public, err);
     config.may_connect = NULL;
+    config.always_proxy = false;
     config.unverified = true;
     return e < 0 ? e : atoll_remote_http_new(&config, &r->unverified, err);
 }

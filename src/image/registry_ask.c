@@ -179,6 +179,7 @@ static int follow(struct atoll_image_registry *r, struct atoll_image_ask *ask, c
         char *swap = next;
         atoll_remote_answer_done(answer);
         *answer = (struct atoll_remote_answer){0};
+        ask->own = is_own(ask, url);
         ask->sent_auth = sent != NULL;
         e = send_one(r, ask, url, sent, answer, err);
         if (e < 0 || !is_redirect(ask))
@@ -199,7 +200,8 @@ static int ask_authorized(struct atoll_image_registry *r, struct atoll_image_ask
     ATOLL_AUTOFREE char *auth = atoll_image_auth_known(r, ask);
     int e = follow(r, ask, auth, answer, err);
 
-    if (e < 0 || ask->head->status != 401 || !*ask->head->challenge)
+    /* Another host could name a place of its own, which would get the login. */
+    if (e < 0 || ask->head->status != 401 || !*ask->head->challenge || !ask->own)
         return e;
     if (auth)
         atoll_image_auth_forget(r, ask);

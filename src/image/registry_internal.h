@@ -90,6 +90,7 @@ struct atoll_image_ask {
     int (*sink)(void *arg, const void *bytes, size_t n); /* gets the body of 2xx; < 0 ends it */
     void *sink_arg;
     struct atoll_image_head *head; /* filled while the answer arrives */
+    bool own;                      /* the answer is of the registry, not of a redirect elsewhere */
     bool sent_auth;                /* the answer is to a request with an Authorization header */
 };
 

@@ -265,6 +265,19 @@ static int find_state(const struct atoll_api_call *call, const char *id,
     return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "build '%.64s' not found", id);
 }
 
+/* Others may use a version that is shared, but its log is its owner's. */
+static bool may_read_log(const struct atoll_api_call *call, const char *id,
+                         const struct atoll_e2b_request *q)
+{
+    struct atoll_template_view version;
+    struct atoll_make_view make;
+    struct atoll_error ignored;
+
+    return q || atoll_make_find(call->engine, call->caller.tenant, id, &make, &ignored) == 0 ||
+           (atoll_version_find(call->engine, id, &version, &ignored) == 0 &&
+            strcmp(version.owner, call->caller.tenant) == 0);
+}
+
 static void view_entries(struct atoll_json_out *out, const char *key, const struct page *p)
 {
     atoll_json_open(out, key, '[');
@@ -335,7 +348,7 @@ void atoll_e2b_template_build_get(struct atoll_api_call *call, const uint8_t *bo
         atoll_api_fail(call, &error);
         return;
     }
-    page = read_page(call->engine, id, first, (size_t)limit, q);
+    page = read_page(call->engine, id, first, may_read_log(call, id, q) ? (size_t)limit : 0, q);
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     if (logs)

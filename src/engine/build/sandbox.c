@@ -39,6 +39,8 @@ struct atoll_sandbox *atoll_make_sandbox(struct atoll_engine *engine,
     };
     struct atoll_sandbox *s;
 
+    if (atoll_room_admit(engine, err) < 0)
+        return NULL;
     fill_limits(&spec.limits, engine);
     memcpy(spec.tenant, job->tenant, sizeof(spec.tenant));
     /* Its disk is a plain directory, which has no limit. */

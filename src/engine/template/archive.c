@@ -373,7 +373,8 @@ static void on_imported(void *arg, const struct atoll_error *error)
             err.kind = ATOLL_ERR_INVALID_ARGUMENT;
     }
     archive_free(a);
-    done(done_arg, error ? NULL : &view, error ? &err : NULL);
+    if (done)
+        done(done_arg, error ? NULL : &view, error ? &err : NULL);
 }
 
 void atoll_image_archive_finish(struct atoll_image_archive *a, atoll_template_fn *done, void *arg)
@@ -383,6 +384,15 @@ void atoll_image_archive_finish(struct atoll_image_archive *a, atoll_template_fn
     a->steps = (struct atoll_steps){
         .steps = importing, .count = ATOLL_ARRAY_LEN(importing), .arg = a, .done = on_imported};
     atoll_steps_start(&a->steps);
+}
+
+void atoll_image_archives_cancel(struct atoll_images *images)
+{
+    ATOLL_LIST_FOREACH (&images->archives, node) {
+        struct atoll_image_archive *a = ATOLL_CONTAINER_OF(node, struct atoll_image_archive, node);
+        a->done = NULL;
+        a->taken = NULL;
+    }
 }
 
 void atoll_image_archives_done(struct atoll_images *images)

@@ -22,7 +22,7 @@ static void next_turn(struct atoll_images *images)
     ATOLL_LIST_FOREACH (&images->exports, node) {
         struct atoll_export *e = ATOLL_CONTAINER_OF(node, struct atoll_export, node);
 
-        if (images->stopping || images->exporting >= ATOLL_EXPORTS)
+        if (images->stopping || images->engine->ending || images->exporting >= ATOLL_EXPORTS)
             return;
         if (e->running)
             continue;

@@ -181,7 +181,7 @@ static void next_layer(struct atoll_export *e)
 {
     struct atoll_error err;
 
-    if (e->cancelled) {
+    if (e->cancelled || e->images->engine->ending) {
         (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED, "the export was cancelled");
         atoll_steps_done(&e->steps, &err);
     } else if (e->at == e->count) {

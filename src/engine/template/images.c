@@ -264,6 +264,7 @@ void atoll_images_stop(struct atoll_images *images)
         return;
     images->stopping = true;
     atoll_pulls_cancel(images);
+    atoll_image_archives_cancel(images);
     atoll_exports_cancel(images);
     images->workers = atoll_workers_free(images->workers);
 }

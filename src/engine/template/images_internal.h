@@ -26,7 +26,8 @@ struct atoll_images {
 void atoll_pulls_cancel(struct atoll_images *images);
 void atoll_pulls_done(struct atoll_images *images);
 
-/* archive.c */
+/* archive.c. The first function forgets the callbacks of finish(): their owners are gone. */
+void atoll_image_archives_cancel(struct atoll_images *images);
 void atoll_image_archives_done(struct atoll_images *images);
 
 /* export.c, as those of pull.c. */

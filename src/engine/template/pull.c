@@ -239,7 +239,7 @@ static void get_ended(struct atoll_job *job)
 
     if (!part->ran)
         part->r = atoll_fail(&part->error, ATOLL_ERR_ABORTED, ECANCELED, "the daemon is stopping");
-    if (part->r >= 0 && p->error.kind != ATOLL_ERR_NONE)
+    if (part->r >= 0 && (p->images->stopping || p->error.kind != ATOLL_ERR_NONE))
         part->r = atoll_fail(&part->error, ATOLL_ERR_ABORTED, ECANCELED, "the pull has failed");
     if (part->r < 0) {
         part_ended(p, &part->error);

@@ -27,19 +27,26 @@ struct starting {
     char *ready_cmd; /* owned; NULL: none */
     uint32_t ready_ms;
     char said[300]; /* the end of the start command's output */
-    atoll_done_fn *done;
+    bool asked; /* for the ready command, without an answer yet, which frees this if it has ended */
+    atoll_done_fn *done; /* NULL: it has ended */
     void *arg;
 };
 
+static void starting_free(struct starting *s)
+{
+    free(s->ready_cmd);
+    free(s);
+}
+
 static void end(struct starting *s, const struct atoll_error *error)
 {
-    atoll_done_fn *done = s->done;
+    atoll_done_fn *done = ATOLL_TAKE_PTR(s->done);
     void *arg = s->arg;
 
     s->start.reader = atoll_reader_close(s->start.reader);
     s->ready.reader = atoll_reader_close(s->ready.reader);
-    free(s->ready_cmd);
-    free(s);
+    if (!s->asked)
+        starting_free(s);
     done(arg, error);
 }
 
@@ -137,6 +144,11 @@ static void ready_started(void *arg, struct atoll_exec *exec, const struct atoll
     struct starting *s = arg;
     struct atoll_error err;
 
+    s->asked = false;
+    if (!s->done) { /* the start command has failed meanwhile */
+        starting_free(s);
+        return;
+    }
     if (!error && atoll_reader_open(exec, 0, 0, on_ready, &s->ready, &s->ready.reader, &err) < 0)
         error = &err;
     if (error)
@@ -145,6 +157,7 @@ static void ready_started(void *arg, struct atoll_exec *exec, const struct atoll
 
 static void await_ready(struct starting *s)
 {
+    s->asked = s->ready_cmd != NULL;
     if (s->ready_cmd)
         run(s, ready_script, s->ready_cmd, s->ready_ms, ready_started);
     else

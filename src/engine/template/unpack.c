@@ -59,7 +59,8 @@ static void next_turn(struct atoll_engine *engine)
 {
     struct atoll_list *node = engine->unpack_queue.next;
 
-    if (engine->unpacking >= ATOLL_UNPACKS || atoll_list_empty(&engine->unpack_queue))
+    if (engine->ending || engine->unpacking >= ATOLL_UNPACKS ||
+        atoll_list_empty(&engine->unpack_queue))
         return;
     atoll_list_remove(node);
     begin(ATOLL_CONTAINER_OF(node, struct atoll_unpack, node));
@@ -609,6 +610,8 @@ void atoll_unpack_open(struct atoll_engine *engine, const struct atoll_unpack_re
     atoll_buf_init(&u->line, LINE_MAX_BYTES);
     atoll_buf_init(&u->manifest, MANIFEST_MAX);
     r = fill(u, request, &err);
+    if (r == 0 && engine->ending)
+        r = atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
     if (r == 0)
         r = atoll_room_admit(engine, &err);
     if (r < 0)

@@ -246,6 +246,8 @@ void atoll_remote_http_aim(const struct atoll_remote_http *h, CURL *easy)
         (void)curl_easy_setopt(easy, CURLOPT_PROXY, "");
         (void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     }
+    if (c->always_proxy)
+        (void)curl_easy_setopt(easy, CURLOPT_NOPROXY, "");
     if (c->unverified) {
         (void)curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
         (void)curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);

@@ -20,6 +20,7 @@ struct atoll_remote_http_config {
     const char *ca, *cert, *key; /* PEM files; NULL: the system's certificates, none of ours */
     unsigned connections; /* maximum of requests at the same time, others wait; 0: no maximum */
     bool direct;          /* HTTP/1.1, and no proxy of the environment */
+    bool always_proxy;    /* no_proxy of the environment does not apply */
     bool unverified;      /* any certificate will do */
     /* Whether a connection to that address may be made; NULL: any. A request that finds no other
      * address fails with PERMISSION_DENIED. With a proxy the address is the proxy's. */
