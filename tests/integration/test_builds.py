@@ -99,6 +99,16 @@ def test_unchanged_steps_are_not_run_again(world, base, tmp_path):
     assert world.json("build", "-t", "again", "--no-cache", folder)["steps_cached"] == 0
 
 
+def test_a_context_of_many_files(world, tmp_path):
+    (tmp_path / "many").mkdir()
+    for number in range(4000):
+        (tmp_path / "many" / f"a-file-with-a-long-name-{number:040}").touch()
+    folder = write(tmp_path, "FROM host\nCOPY many /many\n")
+    made = world.atoll("build", "-t", "many", folder, timeout=120)
+    assert made.returncode == 0, made.stderr
+    assert world.atoll("run", "--template", "many", "--", "sh", "-c", "ls /many | wc -l").stdout == "4000\n"
+
+
 def test_a_failing_step_says_where_and_shows_its_output(world, base, tmp_path):
     folder = write(tmp_path, f"FROM base\n{unique()}\n\nRUN echo reason; exit 3\n")
     failed = world.atoll("build", "-t", "broken", folder)

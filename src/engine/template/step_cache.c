@@ -15,8 +15,8 @@
 
 #define STEPS_MAX 20000
 #define KEY_MAX 128
-#define CONFIG_MAX ((size_t)256 * 1024)
-#define USED_AGAIN_MS INT64_C(60000) /* uses within this time are not stored again */
+#define CONFIG_MAX ((size_t)16 * 1024 * 1024) /* manifests of contexts: some 100,000 files */
+#define USED_AGAIN_MS INT64_C(60000)          /* uses within this time are not stored again */
 
 struct step {
     struct atoll_list node;    /* in `used` */
