@@ -17,6 +17,11 @@ BUSYBOX = shutil.which("busybox")
 APPLETS = ("sh", "echo", "cat", "ls", "mkdir", "touch", "sleep", "env", "true", "false", "test", "cp", "seq", "rm")
 
 
+ENDED_MAX = 256  # ATOLL_MAKE_ENDED_MAX
+COPIES = 50
+LARGE = 40 << 20
+
+
 @pytest.fixture(scope="module")
 def world():
     with running(BUILD) as daemon:
@@ -167,6 +172,21 @@ def test_secrets_leave_nothing(world, base, tmp_path):
     assert layers_with(world, secret) != []
 
 
+def test_a_step_that_is_too_large_fails(world, base):
+    """Its variables take 40 MiB, which the daemon survives."""
+    mounts = " ".join(f"--mount=type=secret,id=large,env=LARGE{i}" for i in range(COPIES))
+    build_id = start(world, f"FROM base\nRUN {mounts} true\n", secrets={"large": "x" * (LARGE // COPIES)})
+    assert log_of(world, build_id)[-1].get("state") == "failed"
+    error = state_of(world, build_id)["error"]
+    assert "more than 32 MiB" in str(error), error
+    refused = rest_of(world).post("/api/builds", {"dockerfile": "FROM base\n", "args": {"LARGE": "x" * LARGE}})
+    assert refused.status in (413, 429), refused.body
+    # The control: a small one.
+    build_id = start(world, f"FROM base\n{unique()}\nRUN --mount=type=secret,id=small,env=SMALL test -n \"$SMALL\"\n",
+                     secrets={"small": "x" * 1000})
+    assert log_of(world, build_id)[-1].get("state") == "ready", state_of(world, build_id)
+
+
 def test_a_mount_of_a_file_of_the_context(world, base, tmp_path):
     folder = write(tmp_path, "FROM base\nWORKDIR /app\n"
                              "RUN --mount=type=bind,source=list.txt,target=list.txt cat list.txt > /copy\n"
@@ -203,6 +223,19 @@ def test_cancel_ends_the_step(world, base):
     assert rest_of(world).delete(f"/api/builds/{build_id}").status == 204
     assert log_of(world, build_id)[-1]["state"] == "canceled"
     assert state_of(world, build_id)["error"]["code"] == "canceled"
+
+
+def test_a_build_that_ends_as_the_oldest_of_too_many(world, base):
+    """It is no longer listed, which must not disturb the request that ends it."""
+    oldest = start(world, f"FROM base\n{unique('sleep 300')}\n")
+    wait_until(lambda: state_of(world, oldest)["state"] == "running", 30, "the build does not run")
+    for _ in range(ENDED_MAX):
+        last = start(world, "FROM base\nRUN --network=host true\n")
+        assert log_of(world, last)[-1].get("state") == "failed"
+    assert state_of(world, oldest)["state"] == "running"
+    assert rest_of(world).delete(f"/api/builds/{oldest}").status == 204
+    wait_until(lambda: rest_of(world).get(f"/api/builds/{oldest}").status == 404, 30, "it is still listed")
+    assert state_of(world, last)["state"] == "failed"
 
 
 def test_the_log_can_be_read_from_any_offset(world, base):

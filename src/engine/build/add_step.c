@@ -59,12 +59,12 @@ static const char get_script[] =
 static const char *const *settings(struct atoll_make_job *job, const struct atoll_recipe_step *step,
                                    const char *dest)
 {
-    const char **env = atoll_recipe_alloc(&job->memory, 12 * sizeof(*env));
+    const char **env = atoll_make_job_words(job, 11);
     const char *checksum = step->flags.checksum ? step->flags.checksum : "";
     size_t n = 0;
 
     if (!env)
-        abort();
+        return NULL; /* the job is too large */
     if (strncmp(checksum, "sha256:", 7) == 0)
         checksum += 7;
     env[n++] = "TREE=" TREE;
@@ -85,10 +85,10 @@ static int add_script_command(struct atoll_make_job *job, const struct atoll_rec
                               const char *const *words, size_t count, struct atoll_error *err)
 {
     struct atoll_make_job_command command = {.what = what, .user = "root", .cwd = "/"};
-    const char **argv = atoll_recipe_alloc(&job->memory, (count + 5) * sizeof(*argv));
+    const char **argv = atoll_make_job_words(job, count + 4);
 
     if (!argv)
-        abort();
+        return atoll_make_job_check(job, err);
     argv[0] = "/bin/sh";
     argv[1] = "-c";
     argv[2] = script;
@@ -109,9 +109,9 @@ int atoll_stage_add_files(struct atoll_make_job *job, const struct atoll_recipe_
     if (match->pair_count > PAIRS_MAX)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG,
                           "ADD takes %d files at most, COPY any number", PAIRS_MAX);
-    words = atoll_recipe_alloc(&job->memory, (2 * match->pair_count + 1) * sizeof(*words));
+    words = atoll_make_job_words(job, 2 * match->pair_count);
     if (!words)
-        abort();
+        return atoll_make_job_check(job, err);
     for (size_t i = 0; i < match->pair_count; i++) {
         words[2 * i] = atoll_make_job_textf(job, "%s", match->pairs[i].path);
         words[2 * i + 1] = atoll_make_job_textf(job, "%s", match->pairs[i].name);
@@ -140,13 +140,12 @@ int atoll_stage_add_urls(struct atoll_make_stage *stage, struct atoll_make_job *
                          const char *dest, struct atoll_error *err)
 {
     const struct atoll_recipe_step *step = &stage->now;
-    const char **words =
-        atoll_recipe_alloc(&job->memory, (2 * step->arg_count + 1) * sizeof(*words));
+    const char **words = atoll_make_job_words(job, 2 * step->arg_count);
     size_t n = 0;
     int r;
 
     if (!words)
-        abort();
+        return atoll_make_job_check(job, err);
     for (size_t i = 0; i < step->arg_count; i++) {
         const char *url = step->args[i];
         if (!atoll_copy_is_remote(url))

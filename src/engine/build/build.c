@@ -141,7 +141,8 @@ void atoll_makes_done(struct atoll_engine *engine)
 
 static void prune(void *arg)
 {
-    struct atoll_makes *makes = arg;
+    struct atoll_engine *engine = arg;
+    struct atoll_makes *makes = engine->makes;
     const int64_t now = atoll_clock_unix_ms();
     size_t ended = 0;
 
@@ -156,14 +157,15 @@ static void prune(void *arg)
         atoll_make_unsave(make);
         atoll_make_free(make);
     }
+    atoll_timer_set(&makes->prune, engine->loop, PRUNE_MS, prune, engine);
 }
 
+/* From the loop, since callers use builds that it may free. */
 static void prune_later(struct atoll_engine *engine)
 {
     struct atoll_makes *makes = atoll_makes(engine);
 
-    prune(makes);
-    atoll_timer_set(&makes->prune, engine->loop, PRUNE_MS, prune, makes);
+    atoll_timer_set(&makes->prune, engine->loop, 0, prune, engine);
 }
 
 static void on_late(void *arg)
@@ -178,7 +180,7 @@ void atoll_make_end(struct atoll_make *make, enum atoll_make_state state)
 
     make->state = state;
     make->ended_unix_ms = atoll_clock_unix_ms();
-    for (size_t i = 0; i < make->plan->stage_count; i++)
+    for (size_t i = 0; make->stages && make->plan && i < make->plan->stage_count; i++)
         atoll_stage_stop(&make->stages[i]);
     for (size_t i = 0; i < make->image_count; i++)
         atoll_image_pull_leave(ATOLL_TAKE_PTR(make->images[i].pull));
@@ -399,21 +401,28 @@ static void take_texts(struct atoll_make *make, const struct atoll_make_request 
 
 static const char *keep_text(struct atoll_make *make, const char *text)
 {
-    const char *kept = text ? atoll_recipe_text(&make->memory, text, strlen(text)) : NULL;
+    return text ? atoll_recipe_text(&make->memory, text, strlen(text)) : NULL;
+}
 
-    if (text && !kept)
-        abort();
-    return kept;
+static int take_args(struct atoll_make *make, const struct atoll_make_request *q,
+                     struct atoll_error *err)
+{
+    make->args = atoll_alloc((q->arg_count + 1) * sizeof(*make->args));
+    for (; make->arg_count < q->arg_count; make->arg_count++) {
+        const struct atoll_recipe_pair *from = &q->args[make->arg_count];
+        struct atoll_recipe_pair *to = &make->args[make->arg_count];
+        to->name = keep_text(make, from->name);
+        to->value = keep_text(make, from->value);
+        if (!to->name || (from->value && !to->value))
+            return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG,
+                              "the arguments of a build take more than %zu MiB",
+                              ATOLL_RECIPE_MEMORY_MAX >> 20);
+    }
+    return 0;
 }
 
 static void take_lists(struct atoll_make *make, const struct atoll_make_request *q)
 {
-    make->args = atoll_alloc((q->arg_count + 1) * sizeof(*make->args));
-    for (; make->arg_count < q->arg_count; make->arg_count++)
-        make->args[make->arg_count] = (struct atoll_recipe_pair){
-            keep_text(make, q->args[make->arg_count].name),
-            keep_text(make, q->args[make->arg_count].value),
-        };
     make->sources = atoll_alloc((q->context_count + 1) * sizeof(*make->sources));
     for (; make->source_count < q->context_count; make->source_count++) {
         make->sources[make->source_count].name = dup_or_null(q->contexts[make->source_count].name);
@@ -477,7 +486,9 @@ int atoll_make_start(struct atoll_engine *engine, const struct atoll_make_reques
     make = atoll_make_new(engine);
     take_texts(make, request);
     take_lists(make, request);
-    r = take_recipe(make, request->recipe, err);
+    r = take_args(make, request, err);
+    if (r == 0)
+        r = take_recipe(make, request->recipe, err);
     if (r == 0)
         r = atoll_make_plan(make, err);
     if (r == 0)

@@ -88,13 +88,13 @@ static void add_word(struct arguments *a, const char *word)
         a->argv[a->count++] = word;
 }
 
+/* NULL: the job is too large. */
 static const char *const *finish_words(struct atoll_make_job *job, const struct arguments *a)
 {
-    const char **argv = atoll_recipe_alloc(&job->memory, (a->count + 1) * sizeof(*argv));
+    const char **argv = atoll_make_job_words(job, a->count);
 
-    if (!argv)
-        abort();
-    memcpy(argv, a->argv, a->count * sizeof(*argv));
+    if (argv)
+        memcpy(argv, a->argv, a->count * sizeof(*argv));
     return argv;
 }
 
@@ -161,13 +161,18 @@ static int add_here(struct atoll_make_stage *stage, struct atoll_make_job *job, 
     }
     if (r == 0) {
         command = copy_command(job, step, HERE, dest);
-        command.input = atoll_recipe_text(&job->memory, (const char *)atoll_buf_head(&pairs),
-                                          atoll_buf_size(&pairs));
-        command.input_len = atoll_buf_size(&pairs);
+        atoll_make_job_set_input(job, &command, atoll_buf_head(&pairs), atoll_buf_size(&pairs));
         r = atoll_make_job_add_command(job, &command, err);
     }
     atoll_buf_done(&pairs);
     return r;
+}
+
+/* "": the job is too large. */
+static bool is_directory(const char *dest)
+{
+    size_t n = strlen(dest);
+    return n == 0 || dest[n - 1] == '/';
 }
 
 /* From a context: what is copied is known, and its digest is in the key. */
@@ -183,7 +188,7 @@ static int add_context(struct atoll_make_stage *stage, struct atoll_make_job *jo
 
     if (r < 0)
         return r;
-    if (match.pair_count > 1 && dest[strlen(dest) - 1] != '/')
+    if (match.pair_count > 1 && !is_directory(dest))
         dest = atoll_make_job_textf(job, "%s/", dest);
     (void)json_object_set_new(facts, "copied", json_string(match.digest));
     r = atoll_make_job_add_tree(job, TREE, atoll_make_job_textf(job, "%s", source->layer), err);
@@ -195,8 +200,7 @@ static int add_context(struct atoll_make_stage *stage, struct atoll_make_job *jo
     }
     pairs = atoll_make_pairs(&match, &len);
     command = copy_command(job, &stage->now, TREE, dest);
-    command.input = atoll_recipe_text(&job->memory, (const char *)pairs, len);
-    command.input_len = len;
+    atoll_make_job_set_input(job, &command, pairs, len);
     free(pairs);
     atoll_copy_match_done(&match);
     return atoll_make_job_add_command(job, &command, err);
@@ -267,7 +271,7 @@ int atoll_stage_compose_copy(struct atoll_make_stage *stage, struct atoll_make_j
     for (size_t i = 0; i < step->arg_count; i++)
         *(step->kind == ATOLL_RECIPE_ADD && atoll_copy_is_remote(step->args[i]) ? &urls : &files) +=
             1;
-    if (files + step->heredoc_count > 1 && dest[strlen(dest) - 1] != '/')
+    if (files + step->heredoc_count > 1 && !is_directory(dest))
         dest = atoll_make_job_textf(job, "%s/", dest);
     (void)json_object_set_new(facts, "dest", json_string_nocheck(dest));
     r = add_here(stage, job, dest, err);

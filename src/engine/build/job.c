@@ -41,11 +41,36 @@ const char *atoll_make_job_textf(struct atoll_make_job *job, const char *fmt, ..
     n = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
     text = n < 0 ? NULL : atoll_recipe_alloc(&job->memory, (size_t)n + 1);
-    if (!text)
-        abort();
-    (void)vsnprintf(text, (size_t)n + 1, fmt, again);
+    if (text)
+        (void)vsnprintf(text, (size_t)n + 1, fmt, again);
     va_end(again);
-    return text;
+    job->too_large |= !text;
+    return text ? text : "";
+}
+
+const char **atoll_make_job_words(struct atoll_make_job *job, size_t n)
+{
+    const char **words = atoll_recipe_alloc(&job->memory, (n + 1) * sizeof(*words));
+
+    job->too_large |= !words;
+    return words;
+}
+
+void atoll_make_job_set_input(struct atoll_make_job *job, struct atoll_make_job_command *command,
+                              const void *bytes, size_t len)
+{
+    command->input = atoll_recipe_text(&job->memory, bytes, len);
+    command->input_len = command->input ? len : 0;
+    job->too_large |= !command->input;
+}
+
+int atoll_make_job_check(const struct atoll_make_job *job, struct atoll_error *err)
+{
+    if (!job->too_large)
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG,
+                      "the step is too large: its variables and secrets take more than %zu MiB",
+                      ATOLL_RECIPE_MEMORY_MAX >> 20);
 }
 
 static int check(size_t count, size_t max, const char *what, struct atoll_error *err)

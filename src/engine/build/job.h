@@ -50,14 +50,24 @@ struct atoll_make_job {
     enum atoll_network network;
     const char *policy; /* or NULL */
     struct atoll_limits limits;
-    bool fresh; /* the cache is not read, and the run is not shared */
+    bool fresh;     /* the cache is not read, and the run is not shared */
+    bool too_large; /* its memory is full, so that parts are missing: it must not run */
 };
 
 struct atoll_make_job *atoll_make_job_new(void);
 struct atoll_make_job *atoll_make_job_free(struct atoll_make_job *job);
-/* Formats into the memory of the job; aborts without memory. */
+/* Formats into the memory of the job. Beyond ATOLL_RECIPE_MEMORY_MAX the job is too_large and the result "". */
 const char *atoll_make_job_textf(struct atoll_make_job *job, const char *fmt, ...)
     ATOLL_PRINTF(2, 3);
+/* A list of n words, all NULL, and the NULL that ends it, in the memory of the job. NULL: the job is
+ * too_large. */
+const char **atoll_make_job_words(struct atoll_make_job *job, size_t n);
+/* The same for the input of a command. */
+void atoll_make_job_set_input(struct atoll_make_job *job, struct atoll_make_job_command *command,
+                              const void *bytes, size_t len);
+/* RESOURCE_EXHAUSTED if it is too_large. Call after the job is composed. */
+int atoll_make_job_check(const struct atoll_make_job *job,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
 /* RESOURCE_EXHAUSTED beyond the maximum. */
 int atoll_make_job_add_tree(struct atoll_make_job *job, const char *path, const char *layers,
                             struct atoll_error *err) ATOLL_MUST_CHECK;

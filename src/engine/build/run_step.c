@@ -139,9 +139,9 @@ static const char *const *add_secret_env(struct atoll_make_stage *stage, struct 
 
     while (env[count])
         count++;
-    all = atoll_recipe_alloc(&job->memory, (count + flags->mount_count + 1) * sizeof(*all));
+    all = atoll_make_job_words(job, count + flags->mount_count);
     if (!all)
-        abort();
+        return env;
     memcpy(all, env, count * sizeof(*all));
     for (size_t i = 0; i < flags->mount_count; i++) {
         const struct atoll_recipe_mount *m = &flags->mounts[i];
@@ -158,14 +158,13 @@ static const char *const *add_secret_env(struct atoll_make_stage *stage, struct 
 
 /* --- the command --- */
 
+/* NULL: the job is too large, as for the other lists. */
 static const char *const *words(struct atoll_make_job *job, const json_t *list)
 {
     size_t n = json_array_size(list);
-    const char **argv = atoll_recipe_alloc(&job->memory, (n + 1) * sizeof(*argv));
+    const char **argv = atoll_make_job_words(job, n);
 
-    if (!argv)
-        abort();
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; argv && i < n; i++)
         argv[i] = atoll_make_job_textf(job, "%s", json_string_value(json_array_get(list, i)));
     return argv;
 }
@@ -175,12 +174,11 @@ static int add_script(struct atoll_make_job *job, const char *text, const char *
                       struct atoll_error *err)
 {
     const struct atoll_make_job_file file = {SCRIPT, 0755, text, strlen(text)};
-    const char **argv = atoll_recipe_alloc(&job->memory, 2 * sizeof(*argv));
+    const char **argv = atoll_make_job_words(job, 1);
     int r = atoll_make_job_add_cache(job, ATOLL_CACHE_SCRATCH, SCRIPT_DIRECTORY, NULL, err);
 
-    if (!argv)
-        abort();
-    argv[0] = SCRIPT;
+    if (argv)
+        argv[0] = SCRIPT;
     *ret_argv = argv;
     return r < 0 ? r : atoll_make_job_add_file(job, &file, err);
 }
@@ -195,10 +193,9 @@ static int set_argv(struct atoll_make_stage *stage, struct atoll_make_job *job, 
     const char **argv;
 
     if (step->json) {
-        argv = atoll_recipe_alloc(&job->memory, (step->arg_count + 1) * sizeof(*argv));
-        if (!argv)
-            abort();
-        memcpy(argv, step->args, step->arg_count * sizeof(*argv));
+        argv = atoll_make_job_words(job, step->arg_count);
+        if (argv)
+            memcpy(argv, step->args, step->arg_count * sizeof(*argv));
         command->argv = argv;
         return 0;
     }

@@ -55,15 +55,16 @@ const char *atoll_stage_path(const struct atoll_make_stage *stage, struct atoll_
 
 const char *const *atoll_stage_env(const struct atoll_make_stage *stage, struct atoll_make_job *job)
 {
+    static const char *const none[] = {NULL};
     struct atoll_recipe_variable variable;
     size_t pos = 0, count = 0;
     const char **env;
 
     while (atoll_recipe_scope_next(stage->scope, &pos, &variable))
         count++;
-    env = atoll_recipe_alloc(&job->memory, (count + 1) * sizeof(*env));
+    env = atoll_make_job_words(job, count);
     if (!env)
-        abort();
+        return none;
     for (pos = 0, count = 0; atoll_recipe_scope_next(stage->scope, &pos, &variable); count++)
         env[count] = atoll_make_job_textf(job, "%s=%s", variable.name, variable.value);
     return env;
@@ -235,6 +236,8 @@ static bool begin_step(struct atoll_make_stage *stage)
     atoll_make_log_step(make, stage->number, atoll_stage_name(stage, name), stage->now.line,
                         stage->now.text ? stage->now.text : "");
     r = compose(stage, job, facts, &err);
+    if (r == 0)
+        r = atoll_make_job_check(job, &err);
     atoll_make_key(facts, job->key);
     json_decref(facts);
     if (r < 0) {
@@ -277,7 +280,8 @@ static bool begin_directories(struct atoll_make_stage *stage)
     atoll_make_key(facts, job->key);
     json_decref(facts);
     atoll_stage_use_copier(job);
-    if (atoll_stage_compose_directories(stage, job, &err) < 0) {
+    if (atoll_stage_compose_directories(stage, job, &err) < 0 ||
+        atoll_make_job_check(job, &err) < 0) {
         atoll_make_job_free(job);
         fail(stage, &err);
         return false;

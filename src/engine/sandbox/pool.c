@@ -163,7 +163,7 @@ static bool can_be_pooled(const struct atoll_sandbox *s)
 
     return engine->config.pool > 0 && s->entry == engine->builder && !s->spec.persistent &&
            !*s->spec.image && s->options.mount_count == 0 && !s->options.workdir &&
-           !s->options.read_only &&
+           !s->options.read_only && !s->options.user &&
            (s->spec.network == ATOLL_NETWORK_NONE || atoll_network_serves(s));
 }
 
@@ -470,6 +470,8 @@ void atoll_pool_done(struct atoll_engine *engine)
 {
     atoll_timer_cancel(&engine->pool_refill);
     atoll_timer_cancel(&engine->pool_tidy);
-    for (size_t i = 0; i < ATOLL_POOL_CLASSES; i++)
+    for (size_t i = 0; i < ATOLL_POOL_CLASSES; i++) {
         engine->pool_classes[i].env = atoll_strings_free(engine->pool_classes[i].env);
+        atoll_spec_free_layers(&engine->pool_classes[i].spec);
+    }
 }
