@@ -9,6 +9,7 @@ import uuid
 
 import pytest
 from conftest import BUILD, ROOT, running, wait_until
+from networks import FAR, Web, networked
 from rest import Rest
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="layers need root")
@@ -275,3 +276,22 @@ def test_a_killed_daemon_is_continued_at_the_last_finished_step(tmp_path):
         assert state_of(daemon, build_id)["steps_cached"] == 2
         assert daemon.atoll("run", "--template", "survivor", "--", "/bin/sh", "-c", "cat /second").stdout == "done\n"
         assert state_of(daemon, build_id)["version"] == build_id
+
+
+def test_the_network_of_a_build():
+    """RUN reaches the internet with networkMode bridge, not with none, and not with --network=none."""
+    with networked(BUILD) as daemon:
+        server = Web(daemon.networks.far.listen(FAR[0], 8080), "one")
+        fetch = f"curl -sS --max-time 10 http://{FAR[0]}:8080/page"
+
+        def end(run, mode):
+            return log_of(daemon, start(daemon, f"FROM host\n{run}\n", networkMode=mode))[-1].get("state")
+
+        assert end(unique(fetch), "none") == "failed"
+        assert end(unique(fetch).replace("RUN", "RUN --network=none"), "bridge") == "failed"
+        assert server.asked == []
+        assert end(unique(fetch), "bridge") == "ready"
+        assert server.asked == [f"{FAR[0]}:8080"]
+        server.close()
+        left = list((daemon.state / "network").iterdir())
+        assert left == [], "the journal of a builder"

@@ -200,7 +200,8 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
     s->boot_ms = (double)boot_us / 1000;
     if (atoll_sandbox_open_agent(s, agent_fd, &err) < 0)
         on_ready(s, &err);
-    else if (s->hidden) /* a pooled one gets its policy when it is handed over */
+    else if (s->hidden && s->spec.builder == ATOLL_BUILDER_NONE)
+        /* A pooled one gets its policy when it is handed over. */
         on_ready(s, NULL);
     else
         atoll_network_attach(s, on_ready, s);
