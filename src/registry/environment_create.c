@@ -96,16 +96,17 @@ static void built(void *arg, const char *template_name, const struct atoll_error
 {
     struct making *m = arg;
     char *name = template_name ? strdup(template_name) : NULL;
+    struct atoll_options options = m->options; /* the calls below may free m */
 
     if (error) {
         created(m, NULL, error);
     } else if (!name) {
         abort();
     } else {
-        atoll_options_set_text(&m->options.template_name, name);
-        atoll_engine_create(m->engine, &m->options, created, m);
+        atoll_options_set_text(&options.template_name, name);
+        atoll_engine_create(m->engine, &options, created, m);
     }
-    atoll_options_free(&m->options);
+    atoll_options_free(&options);
 }
 
 /* The template of the environment may have to be built first. */

@@ -73,7 +73,7 @@ static int command(struct atoll_body *body, struct atoll_error *err)
         r = atoll_rest_exec_check(&request, &start, &input, err);
     if (r < 0)
         return r;
-    FUZZ_CHECK(start.argv && start.argv[0] && *start.argv[0]);
+    FUZZ_CHECK(!start.argv || (start.argv[0] && *start.argv[0]));
     FUZZ_CHECK(start.cols >= 1 && start.cols <= 65535 && start.rows >= 1 && start.rows <= 65535);
     FUZZ_CHECK(!start.user || (*start.user && strlen(start.user) <= 64));
     FUZZ_CHECK(!start.cwd || strlen(start.cwd) <= 4095);

@@ -360,7 +360,7 @@ static void commands_run_to_their_end(void **state)
     assert_string_equal(r->output[ATOLL_CLIENT_STDOUT].bytes, "hell");
     assert_true(r->output[ATOLL_CLIENT_STDOUT].truncated);
     atoll_client_result_free(r);
-    c.argv = NULL;
+    c.argv = (const char *const[]){NULL};
     assert_true(atoll_client_exec(client, BOX, &c, &r, &error) < 0);
     assert_int_equal(error.code, ATOLL_CLIENT_INVALID_ARGUMENT);
     fake_close(&f, client);

@@ -164,6 +164,7 @@ static bool hides(const struct atoll_buf *plan, const char *lowers, bool writabl
     assert_string_equal(overlay.target, "usr");
     assert_string_equal(overlay.lowers, lowers);
     assert_int_equal(overlay.writable, writable);
+    atoll_msg_done(&atoll_po_overlay_desc, &overlay);
     for (size_t i = 0; find(plan, ATOLL_PLAN_LAYER, i, &atoll_po_layer_desc, &layer, NULL); i++)
         found |= strcmp(layer.source, ATOLL_PLAN_HIDDEN) == 0;
     return found;

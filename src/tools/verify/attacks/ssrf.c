@@ -106,7 +106,7 @@ void atoll_control_preview_ssrf(struct atoll_raid *raid, struct atoll_raid_outco
         atoll_outcome_found(o, "a proxy that dials in its own network reached the host");
 }
 
-/* D30. */
+/* D30. As a tenant: the operator's own may name registries on this host. */
 
 static const char *const images[] = {
     "127.0.0.1:%u/verify/a:latest",   "localhost:%u/verify/a",        "127.1:%u/verify/a",
@@ -125,21 +125,21 @@ void atoll_attack_feature_ssrf(struct atoll_raid *raid, struct atoll_raid_outcom
 {
     uint16_t port = 0;
     ATOLL_AUTOCLOSE int listener = atoll_raid_listen(&port);
+    const char *key = atoll_raid_key(raid, o, 0);
     char image[100], body[200];
 
     if (listener < 0) {
         atoll_outcome_unknown(o, "no listener could be made on the host: %s", strerror(-listener));
         return;
     }
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(images); i++) {
-        ATOLL_AUTOJSON json_t *made = NULL;
+    for (size_t i = 0; key && i < ATOLL_ARRAY_LEN(images); i++) {
+        ATOLL_AUTOREPLY struct atoll_http_reply reply = {0};
+        struct atoll_ask ask = {
+            .method = "POST", .target = "/api/sandboxes", .key = key, .body = body};
         write_image(i, port, image, sizeof(image));
-        (void)snprintf(body, sizeof(body), "{\"image\":\"%s\"}", image);
-        made = atoll_raid_json(raid, "POST", "/api/sandboxes", body);
-        if (made) {
+        ask.size = (size_t)snprintf(body, sizeof(body), "{\"image\":\"%s\"}", image);
+        if (atoll_raid_ask(raid, &ask, &reply) == 201)
             atoll_outcome_found(o, "an image %s was made into a sandbox", image);
-            (void)atoll_raid_drop(raid, atoll_link_text(made, "id", ""));
-        }
         if (atoll_raid_was_called(listener, 50))
             atoll_outcome_found(o, "the image %s caused a connection to the host's loopback",
                                 image);
