@@ -131,7 +131,7 @@ enum atoll_plan_bind_kind {
 };
 
 /* Mounted nosuid and nodev and, but for LAYER, writable and owned by root inside; the disk has to be
- * PLAIN. A missing mount point is made and written to ATOLL_DISK_STUBS, so that COMMIT can remove it. */
+ * PLAIN. A missing mount point is made and written to ATOLL_DISK_POINTS, so that COMMIT can remove it. */
 struct atoll_po_bind {
     uint32_t kind;
     const char *target;

@@ -41,7 +41,7 @@ static int open_parent(int upper, const char *path, const char **ret_name)
 }
 
 /* Removes a mount point that BIND made, if it is still empty. */
-static void remove_stub(int upper, const char *path)
+static void remove_point(int upper, const char *path)
 {
     const char *name;
     ATOLL_AUTOCLOSE int dir = open_parent(upper, path, &name);
@@ -56,10 +56,10 @@ static void remove_stub(int upper, const char *path)
 }
 
 /* The last one first: a directory comes before what was made in it. */
-static void remove_stubs(int disk, int upper)
+static void remove_points(int disk, int upper)
 {
     ATOLL_AUTOFREE char *text = calloc(1, STUBS_MAX);
-    int n = text ? atoll_fd_read_file(disk, ATOLL_DISK_STUBS, text, STUBS_MAX) : 0;
+    int n = text ? atoll_fd_read_file(disk, ATOLL_DISK_POINTS, text, STUBS_MAX) : 0;
 
     for (int i = n - 1; i > 0; i--)
         if (text[i] == '\0' && text[i - 1] != '\0') {
@@ -67,7 +67,7 @@ static void remove_stubs(int disk, int upper)
 
             while (begin > 0 && text[begin - 1] != '\0')
                 begin--;
-            remove_stub(upper, text + begin);
+            remove_point(upper, text + begin);
             i = begin;
         }
 }
@@ -115,7 +115,7 @@ static int clean_upper(const struct work *w, int disk)
 
     if (r < 0)
         return r;
-    remove_stubs(disk, upper);
+    remove_points(disk, upper);
     remove_tool(w->state_fd, upper, "usr/bin/sudo");
     for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(trees); i++) {
         const char *name;

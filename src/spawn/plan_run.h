@@ -35,7 +35,7 @@ struct atoll_spawn_host {
 #define ATOLL_DISK_PARTS "d"
 /* A file at the top of a PLAIN disk: mount points that were made in the root, as paths in the writable
  * layer, each with a NUL. */
-#define ATOLL_DISK_STUBS "stubs"
+#define ATOLL_DISK_POINTS "points"
 
 struct atoll_plan_run {
     const struct atoll_spawn_host *host;
@@ -104,7 +104,7 @@ atoll_step_fn atoll_step_network;                           /* steps_network.c *
 int atoll_root_drop_layers(struct atoll_plan_run *b, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* steps_bind.c: opens a mount point in the root of a builder (O_PATH). Links in the path are followed as
- * inside. Missing parts are made, and noted in ATOLL_DISK_STUBS. */
+ * inside. Missing parts are made, and noted in ATOLL_DISK_POINTS. */
 int atoll_point_open(struct atoll_plan_run *b, const char *path, bool directory,
                      struct atoll_error *err) ATOLL_MUST_CHECK;
 

@@ -28,10 +28,10 @@ struct walk {
     unsigned links;
 };
 
-static void note_stub(const char *path)
+static void note_point(const char *path)
 {
     ATOLL_AUTOCLOSE int fd =
-        open(ATOLL_DISK_STUBS, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+        open(ATOLL_DISK_POINTS, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
 
     /* If it is not noted, an empty directory stays in the layer. */
     if (fd >= 0)
@@ -39,8 +39,8 @@ static void note_stub(const char *path)
 }
 
 /* Makes the entry `name` of the directory `known`, owned by root inside. */
-static int make_stub(struct atoll_plan_run *b, const struct walk *w, const char *name,
-                     const char *path, bool directory)
+static int make_point(struct atoll_plan_run *b, const struct walk *w, const char *name,
+                      const char *path, bool directory)
 {
     uint32_t owner = atoll_plan_run_outside(b, 0);
     ATOLL_AUTOCLOSE int dir =
@@ -57,7 +57,7 @@ static int make_stub(struct atoll_plan_run *b, const struct walk *w, const char 
                 0644);
     if (fd < 0 || fchown(fd, owner, owner) < 0)
         return -errno;
-    note_stub(path);
+    note_point(path);
     return 0;
 }
 
@@ -115,7 +115,7 @@ static int enter(struct atoll_plan_run *b, struct walk *w, const char *name, boo
         return -ENAMETOOLONG;
     fd = atoll_paths_open(b->root_fd, path, O_PATH | O_NOFOLLOW);
     if (fd == -ENOENT) {
-        r = make_stub(b, w, name, path, directory || !last);
+        r = make_point(b, w, name, path, directory || !last);
         if (r < 0)
             return r;
     } else if (fd < 0 || fstat(fd, &st) < 0) {

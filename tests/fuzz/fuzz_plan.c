@@ -105,7 +105,7 @@ static void check_alone(void)
     while ((entry = readdir(list)))
         FUZZ_CHECK(entry->d_name[0] == '.' ? strlen(entry->d_name) <= 2
                                            : strcmp(entry->d_name, "u") == 0 ||
-                                                 strcmp(entry->d_name, ATOLL_DISK_STUBS) == 0);
+                                                 strcmp(entry->d_name, ATOLL_DISK_POINTS) == 0);
     (void)closedir(list);
 }
 

@@ -348,7 +348,7 @@ static int check(struct atoll_engine *engine, const struct atoll_make_request *r
                           request->name);
     if (request->network == ATOLL_NETWORK_ISOLATED)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "the network of a build is none or bridge");
+                          "a build has the network \"none\" or \"bridge\"");
     if (atoll_network_admit(engine, tenant, request->network, err) < 0)
         return -EPERM;
     while (atoll_make_next(engine, &pos, &view)) {

@@ -327,7 +327,7 @@ static int check_request(struct atoll_engine *engine, const struct atoll_build_r
                           file);
     if (request->network == ATOLL_NETWORK_ISOLATED)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "the network of a build is none or bridge");
+                          "a build has the network \"none\" or \"bridge\"");
     if (atoll_network_admit(engine, ATOLL_OPERATOR_TENANT, request->network, err) < 0)
         return -EPERM;
     return atoll_template_check(engine, "", request->name, ATOLL_TEMPLATE_IMAGE, err);
