@@ -1,11 +1,13 @@
 /*
  * The list of facades: one line for each, here and in the includes.
  */
+#include "api/daytona/daytona.h"
 #include "api/e2b/e2b.h"
 #include "api/facade.h"
 #include "api/rest/rest.h"
 
-const struct atoll_facade *const atoll_facades[] = {&atoll_rest_facade, &atoll_e2b_facade, NULL};
+const struct atoll_facade *const atoll_facades[] = {&atoll_rest_facade, &atoll_e2b_facade,
+                                                    &atoll_daytona_facade, NULL};
 
 _Static_assert(ATOLL_ARRAY_LEN(atoll_facades) <= ATOLL_FACADES_MAX + 1, "ATOLL_FACADES_MAX");
 

@@ -91,7 +91,7 @@ class Entry:
 
 
 def assert_error(route, answer, status, case):
-    """The documented shape: ours, or that of E2B for what is not below /api."""
+    """The documented shape: ours, that of Daytona below /daytona, or else that of E2B."""
     assert answer.status == status, (case, answer.status, answer.body[:500])
     if not answer.body:
         return  # to HEAD, or a WebSocket whose refusal has not come yet
@@ -101,6 +101,10 @@ def assert_error(route, answer, status, case):
         assert set(body) == {"error"} and error["request_id"] and error["message"], case
         assert error["code"] in CODES[status], (case, error)
         assert set(error) <= {"code", "message", "request_id", "hint", "evidence"}, case
+    elif route.startswith("/daytona/"):
+        assert body["statusCode"] == status and body["message"] and body["code"], (case, body)
+        inside = route.startswith("/daytona/toolbox/")
+        assert body["source"] == ("DAYTONA_DAEMON" if inside else "DAYTONA_API"), (case, body)
     else:
         assert body["code"] == status and isinstance(body["message"], str), (case, body)
         assert body["message"], case

@@ -1,0 +1,63 @@
+/*
+ * Who may send a request: the protocols of the control plane and of the toolbox.
+ */
+#include <string.h>
+#include "api/api_internal.h"
+#include "api/daytona/daytona_internal.h"
+
+#define TOKEN_HEADER "x-daytona-preview-token"
+#define TOKEN_QUERY "DAYTONA_SANDBOX_AUTH_KEY"
+
+static bool is_short(const char *text)
+{
+    return *text && strlen(text) <= 64;
+}
+
+static bool is_text(const char *text)
+{
+    return *text && strlen(text) <= 255;
+}
+
+const struct atoll_param_kind atoll_daytona_params[ATOLL_DAYTONA_PARAM_COUNT] = {
+    {"{key}", offsetof(struct atoll_route_params, template), 256, is_text,
+     "a name of at most 255 bytes", '\0', NULL},
+    {"{item}", offsetof(struct atoll_route_params, name), 65, is_short,
+     "a text of at most 64 bytes", '\0', NULL},
+};
+
+void atoll_daytona_sandbox_token(const struct atoll_api *api, const char *sandbox_id, char *out)
+{
+    atoll_token_make(api, "atoll daytona sandbox 1", sandbox_id, out);
+}
+
+/* A token gives access to the sandbox with this id, not to one with this name. */
+static bool shows_token(const struct atoll_api_call *call)
+{
+    const char *shown = atoll_http_header(call->req, TOKEN_HEADER);
+    char token[ATOLL_TOKEN_LEN + 1];
+
+    if (!shown)
+        shown = atoll_http_query(call->req, TOKEN_QUERY);
+    if (!shown || !atoll_engine_find(call->engine, call->params.id))
+        return false;
+    atoll_daytona_sandbox_token(call->api, call->params.id, token);
+    return atoll_token_fits(shown, token);
+}
+
+static int admit_toolbox(struct atoll_api_call *call, struct atoll_error *err)
+{
+    int r;
+
+    if (!atoll_http_header(call->req, "authorization") && shows_token(call)) {
+        atoll_api_act_for_owner(call, ATOLL_SCOPE_WRITE, "token of the sandbox");
+        return 0;
+    }
+    r = atoll_api_authorize(call, call->route ? call->route->scope : ATOLL_SCOPE_READ, err);
+    return r == 0 && call->route ? atoll_api_check_owner(call, err) : r;
+}
+
+const struct atoll_protocol atoll_daytona_control_protocol = {.fail = atoll_daytona_fail,
+                                                              .takes_slashes = true};
+const struct atoll_protocol atoll_daytona_toolbox_protocol = {.fail = atoll_daytona_fail,
+                                                              .admit = admit_toolbox,
+                                                              .takes_slashes = true};
