@@ -19,7 +19,7 @@ enum atoll_spawn_type {
     ATOLL_SPAWN_REMOVE = 34, /* atoll_sm_remove → atoll_sm_exited, once all of it is removed */
     ATOLL_SPAWN_LIMIT = 35,  /* atoll_sm_limit → empty */
     ATOLL_SPAWN_LIST = 36,   /* empty → PART atoll_sm_created …, REPLY empty */
-    /* atoll_sm_commit → empty: ends the processes of a builder, and makes a directory of its disk a
+    /* atoll_sm_commit → atoll_sm_layer: ends the processes of a builder, and makes a directory of its disk a
      * layer. The sandbox has to be removed afterwards, also after an error. */
     ATOLL_SPAWN_COMMIT = 37,
     ATOLL_SPAWN_DROP_LAYER = 38, /* atoll_sm_ref (layer) → empty, once the layer is removed */
@@ -31,6 +31,10 @@ enum atoll_spawn_type {
     /* atoll_sm_ref → empty, with two descriptors: the sockets of struct atoll_netspace, tcp first.
      * NOT_FOUND: no such sandbox, or it has no network. */
     ATOLL_SPAWN_SOCKETS = 44,
+    /* atoll_sm_snapshot → atoll_sm_layer: copies what a sandbox changed in its root to a layer. Its
+     * processes stand still for a part of that time. Of a sandbox that does not run, the kept disk is
+     * copied. */
+    ATOLL_SPAWN_SNAPSHOT = 45,
 };
 
 #define ATOLL_SPAWN_LACKS_MEMORY 1u
@@ -40,6 +44,7 @@ enum atoll_spawn_type {
 #define ATOLL_SPAWN_GIVES_NETWORK 2u /* ATOLL_PLAN_NETWORK and ATOLL_SPAWN_SOCKETS */
 #define ATOLL_SPAWN_GIVES_STACKS \
     4u /* stacks in OVERLAY, ATOLL_PLAN_BIND, COMMIT of any part of a disk */
+#define ATOLL_SPAWN_GIVES_SNAPSHOTS 8u /* ATOLL_SPAWN_SNAPSHOT, of sandboxes that it made itself */
 
 struct atoll_sm_hello {
     uint32_t version;
@@ -114,6 +119,19 @@ struct atoll_sm_commit {
     const char *layer; /* becomes layers/<layer> */
 };
 
+struct atoll_sm_snapshot {
+    const char *id;
+    const char *layer; /* becomes layers/<layer> */
+    uint32_t outside;  /* with root: first id of the sandbox's range */
+    uint8_t userxattr; /* its overlays have user.overlay.* attributes, not trusted.overlay.* */
+};
+
+struct atoll_sm_layer {
+    uint64_t bytes, files; /* content of files, number of entries */
+    uint64_t frozen_us;    /* SNAPSHOT: how long the processes stood still */
+};
+
 extern const struct atoll_msg_desc atoll_sm_hello_desc, atoll_sm_create_desc, atoll_sm_created_desc,
     atoll_sm_error_desc, atoll_sm_ref_desc, atoll_sm_exited_desc, atoll_sm_limit_desc,
-    atoll_sm_commit_desc, atoll_sm_remove_desc, atoll_sm_freeze_desc, atoll_sm_ids_desc;
+    atoll_sm_commit_desc, atoll_sm_remove_desc, atoll_sm_freeze_desc, atoll_sm_ids_desc,
+    atoll_sm_snapshot_desc, atoll_sm_layer_desc;

@@ -116,6 +116,7 @@ TELL(inspected, (c->arg, o->inspect, error))
 TELL(stats, (c->arg, o->stats, error))
 TELL(health, (c->arg, o->detail, error))
 TELL(image, (c->arg, o->image, error))
+TELL(layer, (c->arg, o->layer, error))
 TELL(done, (c->arg, error))
 
 void atoll_call_tell(const struct atoll_call *c, const struct atoll_call_outcome *o,
@@ -180,6 +181,13 @@ static void on_image(void *arg, const struct atoll_provider_image *image,
 {
     struct atoll_call *c = arg;
     c->passed(c, &(struct atoll_call_outcome){.fd = ATOLL_NO_FD, .image = image}, error);
+}
+
+static void on_layer(void *arg, const struct atoll_provider_layer *layer,
+                     const struct atoll_error *error)
+{
+    struct atoll_call *c = arg;
+    c->passed(c, &(struct atoll_call_outcome){.fd = ATOLL_NO_FD, .layer = layer}, error);
 }
 
 static void on_done(void *arg, const struct atoll_error *error)

@@ -38,7 +38,7 @@ struct atoll_call {
     struct atoll_spec spec;            /* a copy, without the pointers that only create() borrows */
     struct atoll_spec *ret_spec;       /* CREATE: the caller's spec */
     struct atoll_limits limits;        /* SET_LIMITS */
-    char path[64], layer[80];          /* KEEP_LAYER, DROP_LAYER */
+    char path[64], layer[80];          /* KEEP_LAYER, SNAPSHOT_LAYER, DROP_LAYER */
     struct atoll_provider_build build; /* BUILD; context_fd is owned while it is >= 0 */
     char dockerfile[256];              /* BUILD */
     char image[128];                   /* BUILD, SNAPSHOT, DROP_IMAGE */
@@ -54,6 +54,7 @@ struct atoll_call {
         atoll_provider_stats_fn *stats;
         atoll_provider_health_fn *health;
         atoll_provider_image_fn *image;
+        atoll_provider_layer_fn *layer;
         atoll_provider_done_fn *done;
     } done;
     void *arg;
@@ -70,6 +71,7 @@ struct atoll_call_outcome {
     const struct atoll_provider_stats *stats;
     const char *detail;
     const struct atoll_provider_image *image;
+    const struct atoll_provider_layer *layer;
 };
 
 /* A provider that receives its operations as calls. First member of its own struct. */

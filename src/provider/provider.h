@@ -42,6 +42,7 @@ struct atoll_provider_caps {
     bool layers;           /* can build templates: it stores layers */
     bool builds;           /* builds images from a Dockerfile */
     bool snapshots;        /* makes images from the disk of a sandbox */
+    bool snapshot_layers;  /* makes layers from the disk of a sandbox */
     bool volumes;          /* supports spec.mounts: volumes outlive sandboxes */
     bool read_only;        /* supports spec.read_only */
     bool descriptors;      /* streams to the agent carry descriptors */
@@ -91,6 +92,13 @@ struct atoll_provider_image {
     uint64_t size_bytes;
 };
 
+/* Result of keep_layer() and snapshot_layer(). */
+struct atoll_provider_layer {
+    uint64_t bytes;     /* of the content of its files; 0: unknown */
+    uint64_t files;     /* number of its entries; 0: unknown */
+    uint64_t frozen_us; /* snapshot_layer(): how long the processes of the sandbox stood still */
+};
+
 struct atoll_provider_volume {
     char name[65];           /* unique for its tenant */
     int64_t created_unix_ms; /* 0: unknown */
@@ -118,6 +126,8 @@ typedef void atoll_provider_done_fn(void *arg, const struct atoll_error *error);
 /* A line of a build's output. */
 typedef void atoll_provider_said_fn(void *arg, const char *line);
 typedef void atoll_provider_image_fn(void *arg, const struct atoll_provider_image *image,
+                                     const struct atoll_error *error);
+typedef void atoll_provider_layer_fn(void *arg, const struct atoll_provider_layer *made,
                                      const struct atoll_error *error);
 typedef void atoll_provider_volume_fn(void *arg, const struct atoll_provider_volume *volume);
 
@@ -158,7 +168,8 @@ struct atoll_provider_ops {
 };
 
 /* First member of every provider's own struct. Operations that its capabilities exclude may be
- * NULL (pause, resume, stop, set_limits, stats, keep_layer, drop_layer, build and the like,
+ * NULL (pause, resume, stop, set_limits, stats, keep_layer, drop_layer, snapshot_layer, build and
+ * the like,
  * reserve, shutdown): provider/checked.h wraps every provider and refuses them with an error
  * text. */
 struct atoll_provider {

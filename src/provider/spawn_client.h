@@ -14,9 +14,10 @@ struct atoll_spawn_info {
     uint32_t id_slots;                      /* ranges in each block; 0: without root */
     uint32_t id_bases[ATOLL_ID_BLOCKS_MAX]; /* first ids of its blocks */
     size_t id_blocks;
-    bool hides;   /* see atoll_sm_hello */
-    bool stacks;  /* ATOLL_SPAWN_GIVES_STACKS */
-    bool network; /* its sandboxes can have a network */
+    bool hides;     /* see atoll_sm_hello */
+    bool stacks;    /* ATOLL_SPAWN_GIVES_STACKS */
+    bool snapshots; /* ATOLL_SPAWN_GIVES_SNAPSHOTS */
+    bool network;   /* its sandboxes can have a network */
     char instance[17];
     char cgroup_path[512]; /* for atoll_cgroups_open() */
 };

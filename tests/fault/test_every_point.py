@@ -41,7 +41,7 @@ ELSEWHERE = {
        for point in ("store.begin.prune_ended", "store.commit.prune_ended", "store.delete.ended")},
     **{f"provider.fake.{op}": "it cannot do that"
        for op in ("pause", "resume", "stop", "set_limits", "stats", "keep_layer", "drop_layer",
-                  "sockets")},
+                  "snapshot_layer", "sockets")},
     **{f"provider.{name}.{op}": "it has neither images nor volumes" for name in ("native", "fake")
        for op in ("build", "snapshot", "drop_image", "list_volumes", "drop_volume")},
 }

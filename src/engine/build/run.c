@@ -351,12 +351,17 @@ static void release_layer(void *arg)
     atoll_steps_done(&run->flow, NULL);
 }
 
-static void on_kept(void *arg, const struct atoll_error *error)
+static void on_kept(void *arg, const struct atoll_provider_layer *made,
+                    const struct atoll_error *error)
 {
     struct atoll_run *run = arg;
-    const struct atoll_layer_facts facts = {.name = run->layer};
+    struct atoll_layer_facts facts = {.name = run->layer};
     struct atoll_error err;
 
+    if (!error) {
+        facts.size_bytes = made->bytes;
+        facts.files = made->files;
+    }
     if (!error && atoll_layer_put(run->engine, &facts, &err) < 0)
         error = &err;
     if (error) {

@@ -315,13 +315,15 @@ static void open_manifest(void *arg)
         atoll_steps_done(&u->steps, NULL);
 }
 
-static void on_kept(void *arg, const struct atoll_error *error)
+static void on_kept(void *arg, const struct atoll_provider_layer *made,
+                    const struct atoll_error *error)
 {
     struct atoll_unpack *u = arg;
     const struct atoll_layer_facts facts = {
         .name = u->layer, .diff_id = u->diff_id, .size_bytes = u->bytes, .files = u->files};
     struct atoll_error err;
 
+    (void)made; /* atoll-unpack has counted */
     if (!error && atoll_layer_put(u->engine, &facts, &err) < 0)
         error = &err;
     atoll_steps_done(&u->steps, error);

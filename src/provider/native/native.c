@@ -161,9 +161,7 @@ static void ask_plain(struct atoll_native *n, uint16_t type, const struct atoll_
     p->n = n;
     p->done = done;
     p->arg = arg;
-    p->may_take_ms = type == ATOLL_SPAWN_DROP_LAYER || type == ATOLL_SPAWN_COMMIT
-                         ? ATOLL_NATIVE_LAYER_MS
-                         : n->answer_ms;
+    p->may_take_ms = type == ATOLL_SPAWN_DROP_LAYER ? ATOLL_NATIVE_LAYER_MS : n->answer_ms;
     r = n->rpc ? atoll_rpc_ask(n->rpc, type, desc, msg, on_plain, p, &err)
                : atoll_native_absent(n, &err);
     if (r < 0) {
@@ -223,13 +221,6 @@ static void set_limits(struct atoll_provider *p, const struct atoll_spec *spec,
         .pids = spec->waived & ATOLL_LIMIT_PIDS ? 0 : limits->pids,
     };
     ask_plain(atoll_native_of(p), ATOLL_SPAWN_LIMIT, &atoll_sm_limit_desc, &msg, "", done, arg);
-}
-
-static void keep_layer(struct atoll_provider *p, const struct atoll_spec *spec, const char *path,
-                       const char *layer, atoll_provider_done_fn *done, void *arg)
-{
-    struct atoll_sm_commit msg = {spec->id, path, layer};
-    ask_plain(atoll_native_of(p), ATOLL_SPAWN_COMMIT, &atoll_sm_commit_desc, &msg, "", done, arg);
 }
 
 static void drop_layer(struct atoll_provider *p, const char *layer, atoll_provider_done_fn *done,
@@ -321,7 +312,8 @@ static const struct atoll_provider_ops ops = {
     .resume = resume_sandbox,
     .set_limits = set_limits,
     .stats = stats,
-    .keep_layer = keep_layer,
+    .keep_layer = atoll_native_keep_layer,
+    .snapshot_layer = atoll_native_snapshot_layer,
     .drop_layer = drop_layer,
     .health = atoll_native_health,
     .keeper = keeper,
@@ -381,6 +373,7 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
         .read_only = true,
         .layers = true,
         .stacks = n->spawn.stacks,
+        .snapshot_layers = n->spawn.snapshots && atoll_cgroups_can_freeze(&n->cgroups),
         .descriptors = true,
         .pause = atoll_cgroups_can_freeze(&n->cgroups),
         .persistent = n->plan_host.root, /* disk images need loop devices */

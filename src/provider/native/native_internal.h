@@ -8,8 +8,8 @@
 #include "sys/cgroup.h"
 
 /*
- * Shared by the files of the native provider: create.c makes sandboxes, sockets.c hands out
- * their networks, spawn_link.c keeps the connection to atoll-spawn, native.c has the rest.
+ * Shared by the files of the native provider: create.c makes sandboxes, layers.c makes
+ * layers from them, sockets.c hands out their networks, spawn_link.c keeps the connection to atoll-spawn, native.c has the rest.
  *
  * If atoll-spawn does not answer for long, the operation fails with DEADLINE_EXCEEDED. atoll-spawn
  * still carries it out once it continues, in the order of the requests. So an opposite request
@@ -81,6 +81,13 @@ void atoll_native_forget(struct atoll_native *native, const char *id);
 void atoll_native_note_ids(const struct atoll_native *native);
 /* As in provider.h; RESOURCE_EXHAUSTED while there is no range for another sandbox. */
 void atoll_native_health(struct atoll_provider *p, atoll_provider_health_fn *done, void *arg);
+
+/* layers.c: as in provider.h. */
+void atoll_native_keep_layer(struct atoll_provider *p, const struct atoll_spec *spec,
+                             const char *path, const char *layer, atoll_provider_layer_fn *done,
+                             void *arg);
+void atoll_native_snapshot_layer(struct atoll_provider *p, const struct atoll_spec *spec,
+                                 const char *layer, atoll_provider_layer_fn *done, void *arg);
 
 /* sockets.c: as in provider.h. */
 void atoll_native_sockets(struct atoll_provider *p, const struct atoll_spec *spec,
