@@ -377,6 +377,7 @@ static const struct atoll_provider_caps *all_caps(struct atoll_provider *p)
 {
     static const struct atoll_provider_caps caps = {.builds = true,
                                                     .snapshots = true,
+                                                    .snapshot_layers = true,
                                                     .volumes = true,
                                                     .pause = true,
                                                     .persistent = true,
