@@ -114,6 +114,7 @@ static const struct atoll_yaml_field e2b_fields[] = {
     TEXT("api_key"),
     TEXT("api_key_file"),
     TEXT("api_key_env"),
+    {"key_of_request", ATOLL_YAML_BOOL, false, 0, 0, NULL},
     TEXT("ca_file"),
     TEXT("template"),
     TEXT("default_template"),

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include "base/memory.h"
 
@@ -44,12 +45,18 @@ void atoll_call_free(struct atoll_call *c)
     atoll_list_remove(&c->node);
     if (c->build.context_fd >= 0)
         (void)close(c->build.context_fd);
+    if (c->credential)
+        explicit_bzero(c->credential, strlen(c->credential));
+    free(c->credential);
     free(c);
 }
 
 static void keep_spec(struct atoll_call *c, const struct atoll_spec *spec)
 {
     c->spec = *spec;
+    if (spec->credential && !(c->credential = strdup(spec->credential)))
+        abort(); /* small objects: the daemon is crash-only */
+    c->spec.credential = c->credential;
     c->spec.metadata_json = NULL;
     c->spec.env = NULL;
     c->spec.mounts = NULL;

@@ -36,6 +36,7 @@ struct atoll_call {
     struct atoll_callee *callee;
     enum atoll_op op;
     struct atoll_spec spec;            /* a copy, without the pointers that only create() borrows */
+    char *credential;                  /* owned: that of spec, or NULL */
     struct atoll_spec *ret_spec;       /* CREATE: the caller's spec */
     struct atoll_limits limits;        /* SET_LIMITS */
     char path[64], layer[80];          /* KEEP_LAYER, SNAPSHOT_LAYER, DROP_LAYER */

@@ -43,6 +43,7 @@ struct atoll_options {
     const char *provider;      /* name; NULL or "auto": any that can */
     const char *isolation;     /* "container", "gvisor", …; NULL: any */
     const char *region;        /* at a service of the kind e2b; NULL: that of its settings */
+    const char *credential;    /* the client's own key at a service; NULL: that of its settings */
     const char *language;      /* language of the code that will run; NULL: unknown */
     const char *interpreter;   /* language whose interpreter may be started already; NULL: none */
     const char *session_id;    /* of the session it belongs to, or NULL */

@@ -141,6 +141,8 @@ struct atoll_spec {
     char tenant[65];  /* ISOLATED: sandboxes of one tenant can reach each other */
     char image[256];  /* a container image instead of a template; "": none */
     char handle[129]; /* the provider's name for it, if not its id; "" until it is created */
+    /* Borrowed; for every operation: the request's own key at the service; NULL: that of the provider. */
+    const char *credential;
     /* Set by create(): what the client should know about it; "": nothing. Not stored. */
     char warning[ATOLL_WARNING_MAX];
     /* Borrowed; used by create() only. */

@@ -234,16 +234,55 @@ def test_region_and_template_of_one_request():
             for fields in ({}, {"e2b": {"templateId": "python3", "region": "us-east-1"}}):
                 assert create(**fields).status != 201
             assert Recorder.asked == [(["home"], "base"), (["us-east-1"], "python3")]
-            keyed = create(e2b={"apiKey": "other"})
-            assert keyed.status == 501 and "kind: e2b" in keyed.error["message"], keyed.body
-            assert b"other" not in keyed.body
-            for wrong in ({"e2b": {"region": "a\r\nX: y"}}, {"e2b": {"place": "x"}},
+            for wrong in ({"e2b": {"apiKey": "a\r\nX: y"}}, {"e2b": {"apiKey": ""}},
+                          {"provider": "native", "e2b": {"apiKey": "x"}},
+                          {"e2b": {"region": "a\r\nX: y"}}, {"e2b": {"place": "x"}},
                           {"e2b": {"templateId": "a"}, "template": "b"},
                           {"provider": "native", "e2b": {"region": "x"}},
                           {"provider": "auto", "e2b": {"region": "x"}}):
                 assert create(**wrong).status == 400, wrong
             assert len(Recorder.asked) == 2
         server.shutdown()
+
+
+def said_at(service, tenant):
+    """The sandboxes that a tenant has at the service."""
+    listed = Rest(service.daemon.socket, {"X-Atoll-Tenant": tenant}).get("/api/sandboxes").json
+    return [box["id"] for box in listed["sandboxes"]]
+
+
+def files_with(text, directory):
+    return [path for path in directory.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_key_of_the_request(service, own):
+    """The sandbox is made, reached and removed in the account of the client, also by the next daemon."""
+    key = Rest(service.daemon.socket).post("/api/keys", {"tenant": "guest", "scope": "write"}).json["key"]
+    setting = f"api_key: '{service.key}'" if own else "key_of_request: true"
+    text = f"native: {{}}\ne2b: {{{setting}, api_url: '{service.url}', sandbox_url: '{service.url}'}}\n"
+    with daemon_with(text) as daemon:
+        wait_up(daemon, "e2b")
+        rest = Rest(daemon.socket)
+        without = rest.post("/api/sandboxes", {"provider": "e2b"})
+        assert without.status == 201 if own else "give e2b.apiKey" in without.error["message"], without.body
+        wrong = rest.post("/api/sandboxes", {"provider": "e2b", "e2b": {"apiKey": "e2b_" + "0" * 40}})
+        assert wrong.status >= 400 and b"e2b_000" not in wrong.body, wrong.body
+        assert said_at(service, "guest") == []
+        made = rest.post("/api/sandboxes", {"provider": "e2b", "e2b": {"apiKey": key}})
+        assert made.status == 201 and key.encode() not in made.body, made.body
+        assert len(said_at(service, "guest")) == 1
+        daemon.process.kill()
+        daemon.process.wait()
+        assert files_with(key, daemon.state) == []
+        daemon.start()
+        path = f"/api/sandboxes/{made.json['id']}"
+        wait_until(lambda: rest.get(path).json["state"] == "running", 30, daemon.log_tail)
+        ran = rest.post(f"{path}/execs?wait=true", {"cmd": ["echo", "here"]})
+        assert ran.json["stdout"] == "here\n", ran.body
+        assert rest.delete(path).status == 204
+        wait_until(lambda: said_at(service, "guest") == [], 30, daemon.log_tail)
+        assert key not in daemon.log.read_text()
 
 
 def test_credentials_enable_requests_that_name_it(service):

@@ -436,14 +436,15 @@ static void serve_stream(struct fake_request *q)
 }
 
 /* The request that extends a lease of this service. */
-static int extend(void *arg, const char *handle, uint32_t lease_s, char **ret_url, char **ret_body)
+static int extend(void *arg, const char *handle, uint32_t lease_s,
+                  struct atoll_remote_extension *ret)
 {
     const struct fake_http *h = arg;
 
-    if (asprintf(ret_url, "%s/extend/%s/%u", h->url, handle, lease_s) < 0)
-        *ret_url = NULL;
-    *ret_body = strdup("{}");
-    return *ret_url && *ret_body ? 0 : -ENOMEM;
+    if (asprintf(&ret->url, "%s/extend/%s/%u", h->url, handle, lease_s) < 0)
+        ret->url = NULL;
+    ret->body = strdup("{}");
+    return ret->url && ret->body ? 0 : -ENOMEM;
 }
 
 static int open_stream(struct atoll_remote_pump *pump, struct fake_http *h, const char *start,

@@ -47,7 +47,7 @@ const struct atoll_field atoll_rest_login_fields[] = {
 #define AT(member) \
     (offsetof(struct atoll_rest_sandbox, e2b.member) - offsetof(struct atoll_rest_sandbox, e2b))
 static const struct atoll_field e2b_fields[] = {
-    {"apiKey", ATOLL_FIELD_STRING, AT(api_key), 1, 4096, NULL, 0},
+    {"apiKey", ATOLL_FIELD_STRING, AT(api_key), 1, 256, NULL, 0},
     {"templateId", ATOLL_FIELD_STRING, AT(template_id), 1, 64, NULL, 0},
     {"region", ATOLL_FIELD_STRING, AT(region), 1, 63, NULL, 0},
     {0},
@@ -150,15 +150,11 @@ static int check_image(const struct atoll_options *s, struct atoll_error *err)
     return 0;
 }
 
-/* A key would have to be stored as long as the sandbox lives, to extend and to destroy it. */
 static int check_e2b(const struct atoll_rest_sandbox *s, struct atoll_options *o,
                      struct atoll_error *err)
 {
-    if (s->e2b.api_key)
-        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                          "e2b.apiKey: requests have no keys of their own; omit it for the key of "
-                          "the provider, or let the operator add a provider with kind: e2b and "
-                          "this key to providers.yaml, and name that as provider");
+    if (s->e2b.api_key && s->e2b.api_key[strcspn(s->e2b.api_key, "\r\n")])
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "e2b.apiKey must be one line");
     if (s->e2b.template_id && (o->template_name || o->image))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "e2b.templateId excludes template and image");
@@ -170,6 +166,7 @@ static int check_e2b(const struct atoll_rest_sandbox *s, struct atoll_options *o
     if (s->e2b.template_id)
         o->template_name = s->e2b.template_id;
     o->region = s->e2b.region;
+    o->credential = s->e2b.api_key;
     return 0;
 }
 

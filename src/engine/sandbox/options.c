@@ -6,20 +6,20 @@
  * Copies of the options of a sandbox. The table lists every member that points to something: a new
  * option that is a pointer is one row here.
  */
-enum kind { TEXT, STRINGS, MOUNTS, LOGIN };
+enum kind { TEXT, SECRET, STRINGS, MOUNTS, LOGIN };
 
 #define AT(member) offsetof(struct atoll_options, member)
 static const struct {
     size_t at;
     enum kind kind;
 } pointers[] = {
-    {AT(owner), TEXT},         {AT(name), TEXT},        {AT(template_name), TEXT},
-    {AT(image), TEXT},         {AT(provider), TEXT},    {AT(isolation), TEXT},
-    {AT(language), TEXT},      {AT(interpreter), TEXT}, {AT(session_id), TEXT},
-    {AT(metadata_json), TEXT}, {AT(facade_json), TEXT}, {AT(env), STRINGS},
-    {AT(workdir), TEXT},       {AT(user), TEXT},        {AT(artifacts), STRINGS},
-    {AT(mounts), MOUNTS},      {AT(login), LOGIN},      {AT(network_json), TEXT},
-    {AT(region), TEXT},
+    {AT(owner), TEXT},         {AT(name), TEXT},         {AT(template_name), TEXT},
+    {AT(image), TEXT},         {AT(provider), TEXT},     {AT(isolation), TEXT},
+    {AT(language), TEXT},      {AT(interpreter), TEXT},  {AT(session_id), TEXT},
+    {AT(metadata_json), TEXT}, {AT(facade_json), TEXT},  {AT(env), STRINGS},
+    {AT(workdir), TEXT},       {AT(user), TEXT},         {AT(artifacts), STRINGS},
+    {AT(mounts), MOUNTS},      {AT(login), LOGIN},       {AT(network_json), TEXT},
+    {AT(region), TEXT},        {AT(credential), SECRET},
 };
 #undef AT
 
@@ -50,6 +50,7 @@ static size_t size_of(const struct atoll_options *options, size_t i)
 
     switch (pointers[i].kind) {
     case TEXT:
+    case SECRET:
         return strlen(get(options, i)) + 1;
     case STRINGS:
         for (; *strings; strings++)
@@ -124,6 +125,8 @@ void atoll_options_end_create(struct atoll_options *options)
 void atoll_options_free(struct atoll_options *options)
 {
     atoll_options_end_create(options);
+    if (options->credential)
+        explicit_bzero(own(options->credential), strlen(options->credential));
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(pointers); i++)
         if (pointers[i].kind == STRINGS)
             atoll_strings_free(get(options, i));

@@ -25,17 +25,18 @@ static bool names_provider_template(struct atoll_engine *engine,
            entry->provider->ops->caps(entry->provider)->own_templates;
 }
 
-/* Of the providers only those of the kind e2b have regions. */
-static int check_region(struct atoll_engine *engine, const struct atoll_options *options,
-                        struct atoll_error *err)
+/* Of the providers only those of the kind e2b have regions and take keys of clients. */
+static int check_service(struct atoll_engine *engine, const struct atoll_options *options,
+                         struct atoll_error *err)
 {
     const struct atoll_provider_entry *entry =
         options->provider ? atoll_provider_entry_by_name(engine, options->provider) : NULL;
 
-    if (!options->region || (entry && strcmp(entry->kind, "e2b") == 0))
+    if ((!options->region && !options->credential) || (entry && strcmp(entry->kind, "e2b") == 0))
         return 0;
     return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                      "e2b.region needs \"provider\": the name of a provider of kind e2b");
+                      "e2b.%s needs \"provider\": the name of a provider of kind e2b",
+                      options->region ? "region" : "apiKey");
 }
 
 static int make_spec(struct atoll_engine *engine, const struct atoll_options *options,
@@ -246,7 +247,7 @@ int atoll_place(struct atoll_engine *engine, const struct atoll_options *options
                 struct atoll_place *ret, struct atoll_error *err)
 {
     struct atoll_options routed = *options;
-    int r = check_region(engine, options, err);
+    int r = check_service(engine, options, err);
 
     if (r == 0)
         r = make_spec(engine, options, ret, err);

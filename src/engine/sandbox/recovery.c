@@ -166,6 +166,7 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     s->provider = provider_entry->provider;
     if (atoll_options_dup(&s->options, &row->options, err) < 0)
         return -ENOMEM;
+    s->spec.credential = s->options.credential;
     s->options.network_is_given = true; /* it has its network, whatever the default is now */
     r->engine->public_count++;
     s->was_loaded = s->stored = true;
@@ -462,6 +463,18 @@ static void decide_all(struct recovering *h)
     }
 }
 
+/* A provider lists what its own key can see. A sandbox of a client's own key counts as found: its adoption
+ * finds out whether it still exists. */
+static void find_those_with_keys(struct recovering *h)
+{
+    struct atoll_sandbox *s;
+    size_t pos = 0;
+
+    while ((s = atoll_map_next(&h->entry->engine->sandboxes, &pos)) != NULL)
+        if (s->entry == h->entry && s->was_loaded && s->spec.credential && s->spec.handle[0])
+            on_found(h, s->spec.id, s->spec.handle, true);
+}
+
 static void on_listed(void *arg, const struct atoll_error *error)
 {
     struct recovering *h = arg;
@@ -477,6 +490,7 @@ static void on_listed(void *arg, const struct atoll_error *error)
         return;
     }
     provider_entry->listed = true;
+    find_those_with_keys(h);
     decide_all(h);
     for (; (f = atoll_map_next(&h->found, &pos)) != NULL;)
         if (!atoll_map_get(&provider_entry->engine->sandboxes, f->id))

@@ -41,6 +41,7 @@ struct finding {
     size_t count;
     int (*found)(struct finding *f, const struct atoll_e2b_remote *remote, struct atoll_error *err);
     struct atoll_e2b_provider *p;
+    const struct atoll_remote_api *api; /* with the key of the sandbox */
     const struct atoll_sync_call *call;
     void (*each)(void *arg, const char *id, const char *handle, bool alive);
     void *arg;
@@ -97,9 +98,9 @@ static int find(struct finding *f, struct atoll_error *err)
         r = list_path(f, token, &path);
         if (r < 0)
             return atoll_fail_errno(err, -r, "%s", f->what);
-        r = atoll_remote_api_ask(&f->p->api, f->call, f->what, "GET", path, NULL, &answer, err);
+        r = atoll_remote_api_ask(f->api, f->call, f->what, "GET", path, NULL, &answer, err);
         if (r == 0 && answer.status != 200)
-            r = atoll_remote_api_refused(&f->p->api, f->what, &answer, err);
+            r = atoll_remote_api_refused(f->api, f->what, &answer, err);
         if (r == 0)
             r = take_page(f, &answer, err);
         f->count++; /* also counts pages without a sandbox of ours, so that the loop ends */
@@ -119,22 +120,28 @@ int atoll_e2b_op_list(struct atoll_sync_provider *base, const struct atoll_sync_
                       void (*each)(void *arg, const char *id, const char *handle, bool alive),
                       void *arg, struct atoll_error *err)
 {
-    struct finding f = {
-        .what = "list", .found = tell_each, .p = own(base), .call = call, .each = each, .arg = arg};
+    struct atoll_e2b_provider *p = own(base);
+    struct finding f = {.what = "list",
+                        .found = tell_each,
+                        .p = p,
+                        .api = &p->api,
+                        .call = call,
+                        .each = each,
+                        .arg = arg};
 
-    return find(&f, err);
+    return p->key ? find(&f, err) : 0;
 }
 
 /* Removing. */
 
-static int kill_one(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
-                    const char *handle, struct atoll_error *err)
+static int kill_one(struct atoll_e2b_provider *p, const struct atoll_remote_api *api,
+                    const struct atoll_sync_call *call, const char *handle, struct atoll_error *err)
 {
     char path[ATOLL_E2B_HANDLE_MAX + 16];
     int r;
 
     (void)snprintf(path, sizeof(path), "/sandboxes/%s", handle);
-    r = atoll_remote_api_json(&p->api, call, "destroy", "DELETE", path, NULL, NULL, err);
+    r = atoll_remote_api_json(api, call, "destroy", "DELETE", path, NULL, NULL, err);
     if (r < 0 && err->kind != ATOLL_ERR_NOT_FOUND)
         return r;
     atoll_remote_leases_forget(p->leases, handle);
@@ -144,14 +151,16 @@ static int kill_one(struct atoll_e2b_provider *p, const struct atoll_sync_call *
 static int kill_found(struct finding *f, const struct atoll_e2b_remote *remote,
                       struct atoll_error *err)
 {
-    return kill_one(f->p, f->call, remote->handle, err);
+    return kill_one(f->p, f->api, f->call, remote->handle, err);
 }
 
 /* Kills every sandbox with our id, known or not. */
-static int kill_by_id(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
-                      const char *what, const char *id, struct atoll_error *err)
+static int kill_by_id(struct atoll_e2b_provider *p, const struct atoll_remote_api *api,
+                      const struct atoll_sync_call *call, const char *what, const char *id,
+                      struct atoll_error *err)
 {
-    struct finding f = {.what = what, .id = id, .found = kill_found, .p = p, .call = call};
+    struct finding f = {
+        .what = what, .id = id, .found = kill_found, .p = p, .api = api, .call = call};
     int r = find(&f, err);
 
     if (r == 0)
@@ -163,16 +172,17 @@ int atoll_e2b_op_destroy(struct atoll_sync_provider *base, const struct atoll_sy
                          const struct atoll_spec *spec, struct atoll_error *err)
 {
     struct atoll_e2b_provider *p = own(base);
+    ATOLL_E2B_AUTOACCOUNT struct atoll_e2b_account account = {0};
     char path[ATOLL_E2B_HANDLE_MAX + 16];
-    int r = 0;
+    int r = atoll_e2b_account_open(p, spec, &account, err);
 
-    if (spec->handle[0]) {
+    if (r == 0 && spec->handle[0]) {
         r = make_path(spec, "destroy", "", path, sizeof(path), err);
         if (r == 0)
-            r = kill_one(p, call, spec->handle, err);
+            r = kill_one(p, &account.api, call, spec->handle, err);
     }
     if (r == 0 && (!spec->handle[0] || atoll_remote_leases_is_unconfirmed(p->leases, spec->id)))
-        r = kill_by_id(p, call, "destroy", spec->id, err);
+        r = kill_by_id(p, &account.api, call, "destroy", spec->id, err);
     return r;
 }
 
@@ -224,13 +234,13 @@ static bool is_unconfirmed(long status)
 }
 
 /* The headers of a create: with the region of the request, if it names one. */
-static int create_headers(const struct atoll_e2b_provider *p, const struct atoll_spec *spec,
+static int create_headers(const struct atoll_remote_api *given, const struct atoll_spec *spec,
                           struct curl_slist **ret, struct atoll_error *err)
 {
     static const char region[] = "X-Region:";
     int r = 0;
 
-    for (const struct curl_slist *h = p->api.headers; r == 0 && h; h = h->next)
+    for (const struct curl_slist *h = given->headers; r == 0 && h; h = h->next)
         if (!spec->region || strncmp(h->data, region, sizeof(region) - 1) != 0)
             r = atoll_remote_header(ret, err, "%s", h->data);
     if (r == 0 && spec->region)
@@ -238,17 +248,27 @@ static int create_headers(const struct atoll_e2b_provider *p, const struct atoll
     return r;
 }
 
-static int ask_for_one(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
-                       const struct atoll_spec *spec, struct atoll_e2b_remote *ret,
-                       struct atoll_error *err)
+/* Reads an answer about the sandbox of this spec. */
+static int read_own(const struct atoll_spec *spec, const json_t *answer,
+                    struct atoll_e2b_remote *ret, struct atoll_error *err)
+{
+    int r = atoll_e2b_read_remote(answer, ret, err);
+
+    (void)snprintf(ret->key, sizeof(ret->key), "%s", spec->credential ? spec->credential : "");
+    return r;
+}
+
+static int ask_for_one(struct atoll_e2b_provider *p, const struct atoll_remote_api *given,
+                       const struct atoll_sync_call *call, const struct atoll_spec *spec,
+                       struct atoll_e2b_remote *ret, struct atoll_error *err)
 {
     ATOLL_REMOTE_AUTOANSWER struct atoll_remote_answer answer = {0};
     ATOLL_REMOTE_AUTOJSON json_t *json = NULL;
-    struct atoll_remote_api api = p->api;
+    struct atoll_remote_api api = *given;
     int r;
 
     api.headers = NULL;
-    r = create_headers(p, spec, &api.headers, err);
+    r = create_headers(given, spec, &api.headers, err);
     if (r == 0)
         r = atoll_remote_api_ask(&api, call, "create", "POST", "/sandboxes", new_sandbox(p, spec),
                                  &answer, err);
@@ -259,27 +279,27 @@ static int ask_for_one(struct atoll_e2b_provider *p, const struct atoll_sync_cal
     }
     curl_slist_free_all(api.headers);
     if (r == 0 && (answer.status < 200 || answer.status > 299)) {
-        r = atoll_remote_api_refused(&p->api, "create", &answer, err);
+        r = atoll_remote_api_refused(&api, "create", &answer, err);
     } else if (r == 0) {
         json = atoll_remote_answer_json(&answer);
-        r = atoll_e2b_read_remote(json, ret, err);
+        r = read_own(spec, json, ret, err);
     }
     if (r < 0 && is_unconfirmed(answer.status))
         atoll_remote_leases_set_unconfirmed(p->leases, spec->id);
     return r;
 }
 
-static void clean_up(struct atoll_e2b_provider *p, const struct atoll_spec *spec,
-                     const char *handle)
+static void clean_up(struct atoll_e2b_provider *p, const struct atoll_remote_api *api,
+                     const struct atoll_spec *spec, const char *handle)
 {
     struct atoll_sync_call call = {.deadline_ms = atoll_clock_ms() + CLEAN_MS, .cancel_fd = -1};
     struct atoll_error ignored;
 
-    if (handle[0] && kill_one(p, &call, handle, &ignored) < 0) {
+    if (handle[0] && kill_one(p, api, &call, handle, &ignored) < 0) {
         atoll_remote_leases_forget(p->leases, handle);
         atoll_remote_leases_set_unconfirmed(p->leases, spec->id);
     } else if (!handle[0] && atoll_remote_leases_is_unconfirmed(p->leases, spec->id) &&
-               kill_by_id(p, &call, "create", spec->id, &ignored) < 0) {
+               kill_by_id(p, api, &call, "create", spec->id, &ignored) < 0) {
         return; /* it stays unconfirmed: the next create or destroy of this id checks again */
     }
 }
@@ -288,14 +308,15 @@ int atoll_e2b_op_create(struct atoll_sync_provider *base, const struct atoll_syn
                         struct atoll_spec *spec, int *ret_fd, struct atoll_error *err)
 {
     struct atoll_e2b_provider *p = own(base);
+    ATOLL_E2B_AUTOACCOUNT struct atoll_e2b_account account = {0};
     struct atoll_e2b_remote remote = {0};
-    int r = 0;
+    int r = atoll_e2b_account_open(p, spec, &account, err);
 
-    if (atoll_remote_leases_is_unconfirmed(p->leases, spec->id))
-        r = kill_by_id(p, call, "create", spec->id, err);
+    if (r == 0 && atoll_remote_leases_is_unconfirmed(p->leases, spec->id))
+        r = kill_by_id(p, &account.api, call, "create", spec->id, err);
     if (r < 0)
         return r;
-    r = ask_for_one(p, call, spec, &remote, err);
+    r = ask_for_one(p, &account.api, call, spec, &remote, err);
     if (r == 0)
         r = atoll_remote_leases_put(p->leases, remote.handle, &remote, remote.paused, true, err);
     if (r == 0)
@@ -303,7 +324,7 @@ int atoll_e2b_op_create(struct atoll_sync_provider *base, const struct atoll_syn
     if (r == 0)
         r = atoll_e2b_agent_dial(p, call, &remote, ret_fd, err);
     if (r < 0)
-        clean_up(p, spec, remote.handle);
+        clean_up(p, &account.api, spec, remote.handle);
     else
         (void)snprintf(spec->handle, sizeof(spec->handle), "%s", remote.handle);
     return r;
@@ -316,13 +337,16 @@ static int ask_about(struct atoll_e2b_provider *p, const struct atoll_sync_call 
                      struct atoll_error *err)
 {
     ATOLL_REMOTE_AUTOJSON json_t *json = NULL;
+    ATOLL_E2B_AUTOACCOUNT struct atoll_e2b_account account = {0};
     char path[ATOLL_E2B_HANDLE_MAX + 16];
     int r = make_path(spec, what, "", path, sizeof(path), err);
 
     if (r == 0)
-        r = atoll_remote_api_json(&p->api, call, what, "GET", path, NULL, &json, err);
+        r = atoll_e2b_account_open(p, spec, &account, err);
     if (r == 0)
-        r = atoll_e2b_read_remote(json, ret, err);
+        r = atoll_remote_api_json(&account.api, call, what, "GET", path, NULL, &json, err);
+    if (r == 0)
+        r = read_own(spec, json, ret, err);
     if (r == 0 && strcmp(ret->handle, spec->handle) != 0)
         r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EBADMSG,
                        "%s: the E2B service answers about another sandbox", what);
@@ -401,11 +425,15 @@ int atoll_e2b_op_pause(struct atoll_sync_provider *base, const struct atoll_sync
                        const struct atoll_spec *spec, struct atoll_error *err)
 {
     struct atoll_e2b_provider *p = own(base);
+    ATOLL_E2B_AUTOACCOUNT struct atoll_e2b_account account = {0};
     char path[ATOLL_E2B_HANDLE_MAX + 24];
     int r = make_path(spec, "pause", "/pause", path, sizeof(path), err);
 
     if (r == 0)
-        r = atoll_remote_api_json(&p->api, call, "pause", "POST", path, json_object(), NULL, err);
+        r = atoll_e2b_account_open(p, spec, &account, err);
+    if (r == 0)
+        r = atoll_remote_api_json(&account.api, call, "pause", "POST", path, json_object(), NULL,
+                                  err);
     /* 409: it is paused already. */
     if (r < 0 && err->kind == ATOLL_ERR_FAILED_PRECONDITION && err->errnum == EEXIST)
         r = 0;
@@ -419,17 +447,20 @@ int atoll_e2b_op_resume(struct atoll_sync_provider *base, const struct atoll_syn
 {
     struct atoll_e2b_provider *p = own(base);
     ATOLL_REMOTE_AUTOJSON json_t *json = NULL;
+    ATOLL_E2B_AUTOACCOUNT struct atoll_e2b_account account = {0};
     char path[ATOLL_E2B_HANDLE_MAX + 24];
     struct atoll_e2b_remote remote;
     int r = make_path(spec, "resume", "/connect", path, sizeof(path), err);
 
     if (r == 0)
+        r = atoll_e2b_account_open(p, spec, &account, err);
+    if (r == 0)
         r = atoll_remote_api_json(
-            &p->api, call, "resume", "POST", path,
+            &account.api, call, "resume", "POST", path,
             json_pack("{s:I}", "timeout", (json_int_t)atoll_remote_leases_lease_s(p->leases)),
             &json, err);
     if (r == 0)
-        r = atoll_e2b_read_remote(json, &remote, err);
+        r = read_own(spec, json, &remote, err);
     return r < 0 ? r
                  : atoll_remote_leases_put(p->leases, remote.handle, &remote, remote.paused, true,
                                            err);
@@ -440,12 +471,15 @@ int atoll_e2b_op_stats(struct atoll_sync_provider *base, const struct atoll_sync
                        struct atoll_error *err)
 {
     ATOLL_REMOTE_AUTOJSON json_t *json = NULL;
+    ATOLL_E2B_AUTOACCOUNT struct atoll_e2b_account account = {0};
     char path[ATOLL_E2B_HANDLE_MAX + 24];
     struct atoll_e2b_sample sample;
     int r = make_path(spec, "stats", "/metrics", path, sizeof(path), err);
 
     if (r == 0)
-        r = atoll_remote_api_json(&own(base)->api, call, "stats", "GET", path, NULL, &json, err);
+        r = atoll_e2b_account_open(own(base), spec, &account, err);
+    if (r == 0)
+        r = atoll_remote_api_json(&account.api, call, "stats", "GET", path, NULL, &json, err);
     if (r < 0)
         return r;
     if (atoll_e2b_read_sample(json, &sample) < 0)

@@ -24,7 +24,7 @@ static uint32_t missing_limits(const struct atoll_sync_provider *base,
     return fits ? ATOLL_LIMIT_ALL & ~(ATOLL_LIMIT_MEMORY | ATOLL_LIMIT_CPU) : ATOLL_LIMIT_ALL;
 }
 
-/* The service answers and accepts the key. */
+/* The service answers and accepts the key, if the provider has one. */
 static int health(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
                   char *detail, size_t cap, struct atoll_error *err)
 {
@@ -33,16 +33,16 @@ static int health(struct atoll_sync_provider *base, const struct atoll_sync_call
     int64_t began_ms = atoll_clock_ms();
     int r = atoll_remote_api_json(&p->api, call, "health", "GET", "/health", NULL, NULL, err);
 
-    if (r == 0)
+    if (r == 0 && p->key)
         r = atoll_remote_api_json(&p->api, call, "health", "GET", "/v2/sandboxes?limit=1", NULL,
                                   &json, err);
     if (r < 0)
         return r;
-    if (!json_is_array(json))
+    if (p->key && !json_is_array(json))
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EBADMSG,
                           "health: the service does not speak E2B's protocol");
     (void)snprintf(detail, cap, "template %s, answers in %lld ms", p->template_id,
-                   (long long)(atoll_clock_ms() - began_ms) / 2);
+                   (long long)(atoll_clock_ms() - began_ms) / (p->key ? 2 : 1));
     return 0;
 }
 
@@ -122,7 +122,7 @@ static int take_key(struct atoll_e2b_provider *p, const struct atoll_e2b_provide
         .file = c->api_key_file,
         .env = c->api_key_env && *c->api_key_env ? c->api_key_env : "E2B_API_KEY",
     };
-    int r = atoll_remote_take_key("e2b", &key, &p->key, err);
+    int r = c->key_of_request ? 0 : atoll_remote_take_key("e2b", &key, &p->key, err);
 
     p->api.secret = p->key;
     return r;
@@ -132,7 +132,7 @@ static int take_headers(struct atoll_e2b_provider *p, const struct atoll_e2b_pro
                         struct atoll_error *err)
 {
     struct curl_slist **list = &p->api.headers;
-    int r = atoll_remote_header(list, err, "X-API-Key: %s", p->key);
+    int r = p->key ? atoll_remote_header(list, err, "X-API-Key: %s", p->key) : 0;
 
     if (r == 0)
         r = atoll_remote_header(list, err, "Content-Type: application/json");
@@ -173,15 +173,22 @@ static int take_rest(struct atoll_e2b_provider *p, const struct atoll_e2b_provid
     return r;
 }
 
-static int extend(void *arg, const char *handle, uint32_t lease_s, char **ret_url, char **ret_body)
+static int extend(void *arg, const char *handle, uint32_t lease_s,
+                  struct atoll_remote_extension *ret)
 {
     const struct atoll_e2b_provider *p = arg;
+    struct atoll_e2b_remote remote = {0};
+    int r;
 
-    if (asprintf(ret_url, "%s/sandboxes/%s/timeout", p->api.url, handle) < 0)
-        *ret_url = NULL;
-    if (asprintf(ret_body, "{\"timeout\":%u}", lease_s) < 0)
-        *ret_body = NULL;
-    return *ret_url && *ret_body ? 0 : -ENOMEM;
+    (void)atoll_remote_leases_get(p->leases, handle, &remote);
+    r = remote.key[0] ? atoll_e2b_headers_with_key(p, remote.key, &ret->headers, NULL)
+                      : atoll_remote_headers(&ret->headers, p->api.headers, NULL);
+    explicit_bzero(remote.key, sizeof(remote.key));
+    if (asprintf(&ret->url, "%s/sandboxes/%s/timeout", p->api.url, handle) < 0)
+        ret->url = NULL;
+    if (asprintf(&ret->body, "{\"timeout\":%u}", lease_s) < 0)
+        ret->body = NULL;
+    return r == 0 && ret->url && ret->body ? 0 : -ENOMEM;
 }
 
 static int start(struct atoll_e2b_provider *p, const struct atoll_e2b_provider_config *c,
@@ -201,16 +208,14 @@ static int start(struct atoll_e2b_provider *p, const struct atoll_e2b_provider_c
         atoll_remote_leases_new(&atoll_e2b_service, c->timeout_s, sizeof(struct atoll_e2b_remote));
     if (!p->leases || !p->agent)
         return atoll_fail_errno(err, ENOMEM, "e2b");
-    return atoll_remote_pump_new(
-        &(struct atoll_remote_pump_config){.http = p->api.http,
-                                           .service = &atoll_e2b_service,
-                                           .secret = p->key,
-                                           .leases = p->leases,
-                                           .extend = extend,
-                                           .arg = p,
-                                           .extend_method = "POST",
-                                           .extend_headers = p->api.headers},
-        &p->pump, err);
+    return atoll_remote_pump_new(&(struct atoll_remote_pump_config){.http = p->api.http,
+                                                                    .service = &atoll_e2b_service,
+                                                                    .secret = p->key,
+                                                                    .leases = p->leases,
+                                                                    .extend = extend,
+                                                                    .arg = p,
+                                                                    .extend_method = "POST"},
+                                 &p->pump, err);
 }
 
 int atoll_e2b_provider_new(const struct atoll_e2b_provider_config *config,

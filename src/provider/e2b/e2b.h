@@ -23,6 +23,7 @@ struct atoll_e2b_provider_config {
     const char *api_key;            /* the key itself, or */
     const char *api_key_file;       /* a file with only the key, or */
     const char *api_key_env;        /* the environment variable with the key: E2B_API_KEY */
+    bool key_of_request;            /* no key of its own: spec.credential is required */
     const char *ca_file;            /* PEM; for a certificate that the system does not trust */
     const char *template_id;        /* base */
     const struct atoll_size *sizes; /* templates by size: the request's limits choose one */

@@ -13,7 +13,8 @@
 struct atoll_e2b_provider {
     struct atoll_sync_provider base;
     struct atoll_sync_ops ops; /* base.ops, with the isolation of this service */
-    char *sandbox_url, *domain, *key, *template_id, *daemon_id, *isolation; /* owned */
+    char *sandbox_url, *domain, *template_id, *daemon_id, *isolation; /* owned */
+    char *key; /* owned; NULL: every request has its own */
     struct atoll_size sizes[ATOLL_SIZES_MAX];
     size_t size_count;
     bool domain_is_known;               /* configured, or the service is E2B's own */
@@ -22,6 +23,21 @@ struct atoll_e2b_provider {
     struct atoll_remote_pump *pump;
     struct atoll_remote_agent *agent;
 };
+
+/* The API as one operation uses it: with the key of the spec, if that has one. */
+struct atoll_e2b_account {
+    struct atoll_remote_api api; /* shares everything else with the provider's */
+    struct curl_slist *own;      /* owned: its headers; NULL: those of the provider */
+};
+#define ATOLL_E2B_AUTOACCOUNT ATOLL_CLEANUP(atoll_e2b_account_done)
+/* FAILED_PRECONDITION: neither the spec nor the provider has a key. */
+int atoll_e2b_account_open(const struct atoll_e2b_provider *p, const struct atoll_spec *spec,
+                           struct atoll_e2b_account *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Erases the key. Accepts a struct of zeros. */
+void atoll_e2b_account_done(struct atoll_e2b_account *account);
+/* Appends the headers of the API with this key instead of the provider's. */
+int atoll_e2b_headers_with_key(const struct atoll_e2b_provider *p, const char *key,
+                               struct curl_slist **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* Installs the agent in a new sandbox and starts it. */
 int atoll_e2b_agent_start(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,

@@ -11,6 +11,7 @@
 #define ATOLL_E2B_HANDLE_MAX 128
 #define ATOLL_E2B_TOKEN_MAX 512
 #define ATOLL_E2B_DOMAIN_MAX 253
+#define ATOLL_E2B_KEY_MAX 256
 #define ATOLL_E2B_MESSAGE_MAX ((size_t)1024 * 1024) /* one envelope */
 
 /* A sandbox as the service describes it. */
@@ -20,6 +21,8 @@ struct atoll_e2b_remote {
     char domain[ATOLL_E2B_DOMAIN_MAX + 1]; /* "": the configured domain */
     char id[33];                           /* our id, from its metadata; "": not set */
     bool paused;
+    char key[ATOLL_E2B_KEY_MAX +
+             1]; /* the client's own; "": that of the provider. Set by the caller */
 };
 
 /* Reads the answer to create, connect or inspect, or one element of a list. UNAVAILABLE: not

@@ -16,7 +16,7 @@ struct task {
     struct atoll_remote_pump *pump;
     struct atoll_remote_transfer transfer;
     char *url, *body;                         /* owned */
-    struct curl_slist *headers;               /* kill: owned */
+    struct curl_slist *headers;               /* owned */
     char handle[ATOLL_REMOTE_HANDLE_MAX + 1]; /* lease: the sandbox; else "" */
 };
 
@@ -99,10 +99,14 @@ static void move_lease(struct atoll_remote_pump *p, const char *handle)
     struct task *e = task_new(p);
 
     if (e) {
+        struct atoll_remote_extension request = {0};
+        int r = c->extend(c->arg, handle, atoll_remote_leases_lease_s(c->leases), &request);
+
         (void)snprintf(e->handle, sizeof(e->handle), "%s", handle);
-        if (c->extend(c->arg, handle, atoll_remote_leases_lease_s(c->leases), &e->url, &e->body) >=
-                0 &&
-            task_begin(e, c->extend_method, c->extend_headers))
+        e->url = request.url;
+        e->body = request.body;
+        e->headers = request.headers;
+        if (r >= 0 && task_begin(e, c->extend_method, e->headers))
             return;
         task_free(e);
     }

@@ -48,6 +48,14 @@ struct atoll_remote_leases *atoll_remote_leases_new(const struct atoll_remote_se
     return r;
 }
 
+/* A record can have keys and tokens. Accepts NULL. */
+static void drop(const struct atoll_remote_leases *r, struct entry *e)
+{
+    if (e)
+        explicit_bzero(e->record, r->record_size);
+    free(e);
+}
+
 struct atoll_remote_leases *atoll_remote_leases_free(struct atoll_remote_leases *r)
 {
     struct entry *e;
@@ -56,7 +64,7 @@ struct atoll_remote_leases *atoll_remote_leases_free(struct atoll_remote_leases 
     if (!r)
         return NULL;
     while ((e = atoll_map_next(&r->map, &pos)))
-        free(e);
+        drop(r, e);
     atoll_map_done(&r->map);
     (void)pthread_mutex_destroy(&r->lock);
     free(r);
@@ -144,7 +152,7 @@ bool atoll_remote_leases_get(struct atoll_remote_leases *r, const char *handle, 
 void atoll_remote_leases_forget(struct atoll_remote_leases *r, const char *handle)
 {
     (void)pthread_mutex_lock(&r->lock);
-    free(atoll_map_remove(&r->map, handle));
+    drop(r, atoll_map_remove(&r->map, handle));
     (void)pthread_mutex_unlock(&r->lock);
 }
 

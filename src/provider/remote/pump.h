@@ -42,18 +42,23 @@ void atoll_remote_stream_exited(struct atoll_remote_stream *s, int code);
 void atoll_remote_stream_failed(struct atoll_remote_stream *s, enum atoll_error_kind kind,
                                 const char *text);
 
+struct atoll_remote_extension {
+    char *url, *body;
+    struct curl_slist *headers;
+};
+
 /* Borrowed; must outlive the pump. */
 struct atoll_remote_pump_config {
     struct atoll_remote_http *http;
     const struct atoll_remote_service *service;
     const char *secret; /* removed from all error texts; may be NULL */
     struct atoll_remote_leases *leases;
-    /* The request that gives a sandbox lease_s more seconds: sets *ret_url and *ret_body, which the
-     * pump frees. On the pump's thread; < 0: tried again later. */
-    int (*extend)(void *arg, const char *handle, uint32_t lease_s, char **ret_url, char **ret_body);
+    /* The request that gives a sandbox lease_s more seconds. The pump frees what it sets, also after an
+     * error. On the pump's thread; < 0: tried again later. */
+    int (*extend)(void *arg, const char *handle, uint32_t lease_s,
+                  struct atoll_remote_extension *ret);
     void *arg;
     const char *extend_method;
-    const struct curl_slist *extend_headers;
 };
 
 int atoll_remote_pump_new(const struct atoll_remote_pump_config *config,

@@ -207,8 +207,8 @@ static bool get(sqlite3_stmt *stmt, int at, const struct atoll_column *c, char *
     return true;
 }
 
-static int get_sealed(struct atoll_store *store, struct atoll_rows *rows, sqlite3_stmt *stmt,
-                      int at, void *row, struct atoll_error *err)
+static int get_sealed(struct atoll_store *store, const struct atoll_rows *rows, sqlite3_stmt *stmt,
+                      int at, struct atoll_buf *opened, void *row, struct atoll_error *err)
 {
     const struct atoll_column *c = &rows->columns[at];
     char purpose[128];
@@ -219,8 +219,8 @@ static int get_sealed(struct atoll_store *store, struct atoll_rows *rows, sqlite
 
     if (sealed) {
         r = atoll_seal_read(atoll_store_seal(store), &place, sealed,
-                            (size_t)sqlite3_column_bytes(stmt, at), &rows->opened, err);
-        text = atoll_buf_str(&rows->opened);
+                            (size_t)sqlite3_column_bytes(stmt, at), opened, err);
+        text = atoll_buf_str(opened);
     }
     memcpy((char *)row + c->at, &text, sizeof(text));
     return r < 0 ? atoll_wrap(err, "%s of %.64s", purpose, place.owner) : 0;
@@ -230,9 +230,11 @@ static int get_sealed(struct atoll_store *store, struct atoll_rows *rows, sqlite
 static int get_row(struct atoll_store *store, struct atoll_rows *rows, sqlite3_stmt *stmt,
                    void *ret_row, struct atoll_error *err)
 {
+    struct atoll_buf *opened = rows->opened;
+
     for (size_t i = 0; i < rows->count; i++)
         if (rows->columns[i].type == ATOLL_COLUMN_SEALED) {
-            int r = get_sealed(store, rows, stmt, (int)i, ret_row, err);
+            int r = get_sealed(store, rows, stmt, (int)i, opened++, ret_row, err);
 
             if (r < 0)
                 return r;
@@ -246,8 +248,10 @@ static int get_row(struct atoll_store *store, struct atoll_rows *rows, sqlite3_s
 int atoll_rows_next(struct atoll_store *store, struct atoll_rows *rows, sqlite3_stmt **stmt, int r,
                     void *ret_row, struct atoll_error *err)
 {
-    atoll_buf_wipe(&rows->opened);
-    atoll_buf_init(&rows->opened, SEALED_MAX);
+    for (size_t i = 0; i < ATOLL_SEALED_COLUMNS; i++) {
+        atoll_buf_wipe(&rows->opened[i]);
+        atoll_buf_init(&rows->opened[i], SEALED_MAX);
+    }
     if (!*stmt)
         r = atoll_rows_read(store, rows, stmt, err);
     else if (r < 0)

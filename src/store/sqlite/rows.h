@@ -14,7 +14,7 @@ enum atoll_column_type {
     ATOLL_COLUMN_I64,    /* also uint64_t */
     ATOLL_COLUMN_TEXT,   /* const char *; NULL is stored as "" and never read */
     ATOLL_COLUMN_NTEXT,  /* const char *, which may be NULL */
-    ATOLL_COLUMN_SEALED, /* const char *, which may be NULL; sealed (store/seal.h). At most one */
+    ATOLL_COLUMN_SEALED, /* const char *, which may be NULL; sealed (store/seal.h) */
     ATOLL_COLUMN_BYTES,  /* const void *, and the size_t behind it in the struct */
     ATOLL_COLUMN_CHARS,  /* a text in an array of char */
     ATOLL_COLUMN_ARRAY,  /* an array of bytes, all of which are stored */
@@ -30,6 +30,8 @@ struct atoll_column {
         name, ATOLL_COLUMN_##type, offsetof(row, member), sizeof(((row *)0)->member) \
     }
 
+#define ATOLL_SEALED_COLUMNS 2 /* the most of one table */
+
 /* Static, since the statements are kept in it. The first column of a table with a sealed one is its key. */
 struct atoll_rows {
     const char *table;
@@ -37,8 +39,8 @@ struct atoll_rows {
     bool unique;      /* a row is added only if there is none with the same key */
     const struct atoll_column *columns;
     size_t count;
-    char put_sql[1024], read_sql[1024]; /* written at the first use */
-    struct atoll_buf opened;            /* the sealed text of the row that was read */
+    char put_sql[1024], read_sql[1024];            /* written at the first use */
+    struct atoll_buf opened[ATOLL_SEALED_COLUMNS]; /* the sealed texts of the row that was read */
 };
 
 /* Adds the row, or replaces the one with the same key. */

@@ -275,5 +275,7 @@ const char *const atoll_db_migrations[] = {
      "  PRIMARY KEY (tenant, key)"
      ") WITHOUT ROWID;"
      "ALTER TABLE sandboxes ADD COLUMN version TEXT NOT NULL DEFAULT '';"),
+    /* keys of clients at services, sealed */
+    "ALTER TABLE sandboxes ADD COLUMN credential BLOB;",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

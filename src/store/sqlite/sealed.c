@@ -21,6 +21,10 @@ static const struct {
     {"SELECT count(*) FROM sandboxes" OTHERS("network_policy"),
      "UPDATE sandboxes SET network_policy = NULL, network = 0" OTHERS("network_policy"),
      "network policy", "network policies"},
+    /* Without its key, a sandbox at a service cannot be reached: it ends there by itself. */
+    {"SELECT count(*) FROM sandboxes" OTHERS("credential"),
+     "UPDATE sandboxes SET credential = NULL" OTHERS("credential"), "key at a service",
+     "keys at services"},
 };
 
 #define KINDS (ATOLL_ARRAY_LEN(tables) + 1) /* the last: environments of sandboxes */

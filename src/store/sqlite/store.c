@@ -86,6 +86,7 @@ static const struct atoll_column sandbox_columns[] = {
     COLUMN("connection_lease", BOOL, options.lifetime.connection_lease),
     COLUMN("network", I32, options.network),
     COLUMN("network_policy", SEALED, options.network_json),
+    COLUMN("credential", SEALED, options.credential),
     COLUMN("recreate", BOOL, options.recreate),
     COLUMN("name", NTEXT, options.name),
     COLUMN("workdir", NTEXT, options.workdir),
