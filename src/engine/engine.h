@@ -295,6 +295,9 @@ void atoll_sandbox_get(const struct atoll_sandbox *sandbox, struct atoll_sandbox
 /* Sets the deadline to `seconds` from now; 0: none. */
 int atoll_engine_set_timeout(struct atoll_engine *engine, const char *id, uint32_t seconds,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Changes lifetime.idle_s and lifetime.at_deadline; the idle time begins anew. */
+int atoll_engine_set_idle(struct atoll_engine *engine, const char *id, uint32_t seconds,
+                          enum atoll_at_deadline then, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* json: an object, copied. */
 /* Names of sandboxes are unique per tenant. INVALID_ARGUMENT. */
 int atoll_name_check(const char *name, struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -994,6 +994,16 @@ void atoll_engine_touch(struct atoll_engine *engine, const char *id)
     (void)id;
 }
 
+int atoll_engine_set_idle(struct atoll_engine *engine, const char *id, uint32_t seconds,
+                          enum atoll_at_deadline then, struct atoll_error *err)
+{
+    (void)seconds;
+    (void)then;
+    return atoll_engine_find(engine, id)
+               ? 0
+               : atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no such sandbox");
+}
+
 int atoll_engine_set_timeout(struct atoll_engine *engine, const char *id, uint32_t seconds,
                              struct atoll_error *err)
 {

@@ -1,14 +1,129 @@
 #pragma once
+#include <jansson.h>
 #include "api/daytona/daytona.h"
 #include "api/fields.h"
+#include "base/list.h"
+#include "base/map.h"
 
 /*
  * Shared by the files of the control plane. Field names, statuses and some texts are Daytona's, since
  * its clients depend on them.
  */
+#define ATOLL_DAYTONA_WHO "a client of the Daytona API"
+#define ATOLL_DAYTONA_WHO_GONE "the daemon, because its creator went away"
+#define ATOLL_DAYTONA_VERSION "0.190.0" /* of the interface */
+#define ATOLL_DAYTONA_REGION "us"       /* the only region, and the default of `target` */
+#define ATOLL_DAYTONA_USER "user"       /* of sandboxes that name none */
+#define ATOLL_DAYTONA_ORIGIN_MAX 300
+#define ATOLL_DAYTONA_FACTS_MAX ((size_t)64 * 1024)
+
+/* state.c: the state of the facade. */
+struct atoll_daytona {
+    struct atoll_api *api;
+    struct atoll_subscription *events;
+    struct atoll_list sockets; /* socketio.c */
+    size_t socket_count;
+    struct atoll_map activities; /* of struct activity, by sandbox */
+    struct atoll_timer sweep;
+};
+struct atoll_daytona *atoll_daytona_of(const struct atoll_api *api);
+void *atoll_daytona_open(struct atoll_api *api, const uint32_t *options);
+void atoll_daytona_close(void *state);
+/* Records that a client uses the sandbox. */
+void atoll_daytona_touch(const struct atoll_api *api, const char *sandbox_id);
+/* Unix ms of the last recorded use, or of its creation. */
+int64_t atoll_daytona_last_activity(const struct atoll_api *api,
+                                    const struct atoll_sandbox_view *view);
 
 /* errors.c: fail() of both protocols. */
 void atoll_daytona_fail(struct atoll_api_call *call, int status, const struct atoll_error *error);
 
-/* account.c */
+/* facts.c: members are named as in the view of a sandbox, and "destroyAt", "backupAt", "updated" (unix
+ * ms), "archived", "halted" (it was stopped, not paused: it has no persistent disk), "destroyed" (it is
+ * being destroyed, and these clients do not see it any more). */
+#define ATOLL_DAYTONA_AUTO_STOP "autoStopInterval" /* minutes */
+#define ATOLL_DAYTONA_AUTO_PAUSE "autoPauseInterval"
+#define ATOLL_DAYTONA_AUTO_ARCHIVE "autoArchiveInterval"
+#define ATOLL_DAYTONA_AUTO_DELETE "autoDeleteInterval"
+/* A new reference; defaults for a sandbox of another facade. */
+json_t *atoll_daytona_facts(const struct atoll_sandbox *sandbox);
+json_t *atoll_daytona_facts_new(void);
+bool atoll_daytona_made_here(const json_t *facts);
+int atoll_daytona_facts_store(struct atoll_engine *engine, const char *id, json_t *facts,
+                              struct atoll_error *err) ATOLL_MUST_CHECK;
+const char *atoll_daytona_fact_text(const json_t *facts, const char *name); /* or "" */
+int64_t atoll_daytona_fact_number(const json_t *facts, const char *name, int64_t otherwise);
+bool atoll_daytona_fact_flag(const json_t *facts, const char *name);
+/* Sets one member and stores the facts; takes ownership of the value. */
+int atoll_daytona_change(struct atoll_engine *engine, const char *id, const char *name,
+                         json_t *value, struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* views.c */
+
+/* "http://host:port" as the client of the request reaches this daemon; req may be NULL. */
+void atoll_daytona_origin(const struct atoll_api *api, const struct atoll_http_request *req,
+                          char out[ATOLL_DAYTONA_ORIGIN_MAX]);
+/* "started", "stopped" … */
+const char *atoll_daytona_state(const struct atoll_sandbox_view *view, const json_t *facts);
+/* full: false for items of lists. */
+void atoll_daytona_view_sandbox(struct atoll_json_out *out, const char *key,
+                                const struct atoll_api *api, const char *origin,
+                                const struct atoll_sandbox *sandbox, bool full);
+void atoll_daytona_view_json(struct atoll_json_out *out, const char *key, const json_t *value);
+void atoll_daytona_reply_sandbox(struct atoll_api_call *call, int status, const char *id);
+void atoll_daytona_no_sandbox(struct atoll_api_call *call);
+/* An atoll_done_fn whose arg is the call: answers with the sandbox of the path. */
+void atoll_daytona_done(void *arg, const struct atoll_error *error);
+
+/* control_network.c: the canonical policy of network settings, malloced; NULL: all is allowed.
+ * INVALID_ARGUMENT. The lists are separated by commas; NULL or "": none. */
+int atoll_daytona_policy(bool block_all, const char *addresses, const char *domains, char **ret,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* control_create.c */
+
+/* Labels are an object of strings. INVALID_ARGUMENT; NULL and null are valid. */
+int atoll_daytona_labels_check(const json_t *labels, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* A snapshot by its name or id. NOT_FOUND. */
+int atoll_daytona_snapshot_find(const struct atoll_api_call *call, const char *text,
+                                struct atoll_template_view *ret,
+                                struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Walks the snapshots that every account has, with their sizes in CPUs and GiB; false at the end. The
+ * first one is the default. */
+bool atoll_daytona_default_snapshot(size_t i, const char **ret_name, uint32_t *ret_cpus,
+                                    uint32_t *ret_memory, uint32_t *ret_disk);
+
+/* control_change.c: carries the intervals of the facts over to the engine. */
+int atoll_daytona_apply_idle(struct atoll_engine *engine, const char *id,
+                             struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* Handlers. account.c */
+ATOLL_DAYTONA_HANDLER(config);
 ATOLL_DAYTONA_HANDLER(health);
+/* control_create.c */
+ATOLL_DAYTONA_HANDLER(create);
+/* control_list.c */
+ATOLL_DAYTONA_HANDLER(list);
+ATOLL_DAYTONA_HANDLER(list_pages);
+/* control_state.c */
+ATOLL_DAYTONA_HANDLER(get);
+ATOLL_DAYTONA_HANDLER(remove);
+ATOLL_DAYTONA_HANDLER(start);
+ATOLL_DAYTONA_HANDLER(stop);
+ATOLL_DAYTONA_HANDLER(pause);
+ATOLL_DAYTONA_HANDLER(archive);
+ATOLL_DAYTONA_HANDLER(recover);
+ATOLL_DAYTONA_HANDLER(backup);
+/* control_change.c */
+ATOLL_DAYTONA_HANDLER(set_labels);
+ATOLL_DAYTONA_HANDLER(set_autostop);
+ATOLL_DAYTONA_HANDLER(set_autopause);
+ATOLL_DAYTONA_HANDLER(set_autoarchive);
+ATOLL_DAYTONA_HANDLER(set_autodelete);
+ATOLL_DAYTONA_HANDLER(set_ttl);
+ATOLL_DAYTONA_HANDLER(set_public);
+ATOLL_DAYTONA_HANDLER(note_activity);
+/* control_network.c */
+ATOLL_DAYTONA_HANDLER(set_network);
+/* socketio.c */
+ATOLL_DAYTONA_HANDLER(socketio);

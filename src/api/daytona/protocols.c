@@ -44,19 +44,30 @@ static bool shows_token(const struct atoll_api_call *call)
     return atoll_token_fits(shown, token);
 }
 
-static int admit_toolbox(struct atoll_api_call *call, struct atoll_error *err)
+/* A sandbox that does not exist is told before a parameter that is not valid. */
+static int admit(struct atoll_api_call *call, struct atoll_error *err)
 {
-    int r;
+    int r = atoll_api_authorize(call, call->route ? call->route->scope : ATOLL_SCOPE_READ, err);
 
-    if (!atoll_http_header(call->req, "authorization") && shows_token(call)) {
-        atoll_api_act_for_owner(call, ATOLL_SCOPE_WRITE, "token of the sandbox");
-        return 0;
-    }
-    r = atoll_api_authorize(call, call->route ? call->route->scope : ATOLL_SCOPE_READ, err);
     return r == 0 && call->route ? atoll_api_check_owner(call, err) : r;
 }
 
+static int admit_toolbox(struct atoll_api_call *call, struct atoll_error *err)
+{
+    const char *silent = atoll_http_header(call->req, "x-daytona-skip-last-activity-update");
+    int r = 0;
+
+    if (!atoll_http_header(call->req, "authorization") && shows_token(call))
+        atoll_api_act_for_owner(call, ATOLL_SCOPE_WRITE, "token of the sandbox");
+    else
+        r = admit(call, err);
+    if (r == 0 && call->route && !(silent && strcmp(silent, "true") == 0))
+        atoll_daytona_touch(call->api, call->params.id);
+    return r;
+}
+
 const struct atoll_protocol atoll_daytona_control_protocol = {.fail = atoll_daytona_fail,
+                                                              .admit = admit,
                                                               .takes_slashes = true};
 const struct atoll_protocol atoll_daytona_toolbox_protocol = {.fail = atoll_daytona_fail,
                                                               .admit = admit_toolbox,

@@ -4,12 +4,40 @@
 #include "api/daytona/daytona_internal.h"
 
 #define BASE ATOLL_DAYTONA_BASE
+#define BOX BASE "/sandbox/{id}"
 #define NONE ATOLL_BODY_NONE
+#define JSON ATOLL_BODY_JSON
+#define PUBLIC ATOLL_SCOPE_PUBLIC
+#define READ ATOLL_SCOPE_READ
+#define WRITE ATOLL_SCOPE_WRITE
 
 /* clang-format off */
 static const struct atoll_route rows[] = {
-    {ATOLL_GET,    BASE "/health",             ATOLL_SCOPE_PUBLIC, NONE, atoll_daytona_health, NULL},
-    {ATOLL_GET,    BASE "/health/ready",       ATOLL_SCOPE_PUBLIC, NONE, atoll_daytona_health, NULL},
+    {ATOLL_GET,    BASE "/health",             PUBLIC, NONE, atoll_daytona_health, NULL},
+    {ATOLL_GET,    BASE "/health/ready",       PUBLIC, NONE, atoll_daytona_health, NULL},
+    {ATOLL_GET,    BASE "/config",             PUBLIC, NONE, atoll_daytona_config, NULL},
+    {ATOLL_GET,    BASE "/socket.io/",         PUBLIC, NONE, atoll_daytona_socketio, NULL},
+
+    {ATOLL_POST,   BASE "/sandbox",            WRITE, JSON, atoll_daytona_create, NULL},
+    {ATOLL_GET,    BASE "/sandbox",            READ,  NONE, atoll_daytona_list, NULL},
+    {ATOLL_GET,    BASE "/sandbox/paginated",  READ,  NONE, atoll_daytona_list_pages, NULL},
+    {ATOLL_GET,    BOX,                        READ,  NONE, atoll_daytona_get, NULL},
+    {ATOLL_DELETE, BOX,                        WRITE, NONE, atoll_daytona_remove, NULL},
+    {ATOLL_POST,   BOX "/start",               WRITE, NONE, atoll_daytona_start, NULL},
+    {ATOLL_POST,   BOX "/stop",                WRITE, NONE, atoll_daytona_stop, NULL},
+    {ATOLL_POST,   BOX "/pause",               WRITE, NONE, atoll_daytona_pause, NULL},
+    {ATOLL_POST,   BOX "/recover",             WRITE, NONE, atoll_daytona_recover, NULL},
+    {ATOLL_POST,   BOX "/archive",             WRITE, NONE, atoll_daytona_archive, NULL},
+    {ATOLL_POST,   BOX "/backup",              WRITE, NONE, atoll_daytona_backup, NULL},
+    {ATOLL_PUT,    BOX "/labels",              WRITE, JSON, atoll_daytona_set_labels, NULL},
+    {ATOLL_POST,   BOX "/autostop/{item}",     WRITE, NONE, atoll_daytona_set_autostop, NULL},
+    {ATOLL_POST,   BOX "/autopause/{item}",    WRITE, NONE, atoll_daytona_set_autopause, NULL},
+    {ATOLL_POST,   BOX "/autoarchive/{item}",  WRITE, NONE, atoll_daytona_set_autoarchive, NULL},
+    {ATOLL_POST,   BOX "/autodelete/{item}",   WRITE, NONE, atoll_daytona_set_autodelete, NULL},
+    {ATOLL_POST,   BOX "/ttl/{item}",          WRITE, NONE, atoll_daytona_set_ttl, NULL},
+    {ATOLL_POST,   BOX "/public/{item}",       WRITE, NONE, atoll_daytona_set_public, NULL},
+    {ATOLL_POST,   BOX "/last-activity",       WRITE, NONE, atoll_daytona_note_activity, NULL},
+    {ATOLL_POST,   BOX "/network-settings",    WRITE, JSON, atoll_daytona_set_network, NULL},
 };
 /* clang-format on */
 
@@ -20,4 +48,6 @@ const struct atoll_routes atoll_daytona_control_routes = {
 static const struct atoll_routes *const tables[] = {
     &atoll_daytona_control_routes, &atoll_daytona_toolbox_routes, &atoll_daytona_git_routes, NULL};
 
-const struct atoll_facade atoll_daytona_facade = {.tables = tables};
+const struct atoll_facade atoll_daytona_facade = {.tables = tables,
+                                                  .open = atoll_daytona_open,
+                                                  .close = atoll_daytona_close};

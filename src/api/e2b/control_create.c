@@ -8,6 +8,7 @@
 #include "api/api_internal.h"
 #include "api/e2b/e2b_internal.h"
 #include "api/idempotency.h"
+#include "api/kit/network_mode.h"
 #include "engine/json_memory.h"
 #include "registry/environment_create.h"
 
@@ -216,7 +217,7 @@ static int choose_network(const struct atoll_api_call *call, const struct reques
     if (policy)
         atoll_body_take(body, policy);
     create->network_is_given = q->allow_internet || policy || !t->environment.network;
-    create->network = atoll_e2b_network_mode(call);
+    create->network = atoll_api_network_mode(call);
     create->network_json = create->network == ATOLL_NETWORK_NONE ? NULL : policy;
     return r;
 }

@@ -7,7 +7,6 @@
 #include "api/e2b/e2b_internal.h"
 #include "engine/json_memory.h"
 #include "engine/network/request.h"
-#include "engine/provider/providers.h"
 
 #define ALL_TRAFFIC "0.0.0.0/0" /* stands for IPv6, too */
 #define PROXY_SCHEME "socks5://"
@@ -98,17 +97,4 @@ int atoll_e2b_network_policy(const json_t *network, bool denied, const char *old
 
     json_decref(policy);
     return r;
-}
-
-enum atoll_network atoll_e2b_network_mode(const struct atoll_api_call *call)
-{
-    struct atoll_provider_view provider;
-    size_t pos = 0;
-
-    if (atoll_engine_network_most(call->engine, call->caller.tenant) < ATOLL_NETWORK_BRIDGE)
-        return ATOLL_NETWORK_NONE;
-    while (atoll_providers_next(call->engine, &pos, &provider))
-        if (provider.policies && !provider.removed && !provider.named_only)
-            return ATOLL_NETWORK_BRIDGE;
-    return ATOLL_NETWORK_NONE;
 }

@@ -119,9 +119,6 @@ json_t *atoll_e2b_network_keep(const json_t *network, const json_t *old);
  * allow_internet_access is false. old: the policy that it replaces, or NULL. INVALID_ARGUMENT. */
 int atoll_e2b_network_policy(const json_t *network, bool denied, const char *old, char **ret,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The network of new sandboxes: the internet, if the operator permits it and a provider enforces
- * policies; else none. */
-enum atoll_network atoll_e2b_network_mode(const struct atoll_api_call *call);
 
 /* template_name.c: a template as clients name it. */
 struct atoll_e2b_name {

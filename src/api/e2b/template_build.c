@@ -9,6 +9,7 @@
 #include "api/e2b/e2b_internal.h"
 #include "api/e2b/template_requests.h"
 #include "api/e2b/template_steps.h"
+#include "api/kit/network_mode.h"
 #include "base/text.h"
 #include "engine/build/build.h"
 #include "engine/json_memory.h"
@@ -279,7 +280,7 @@ static int start_make(const struct atoll_api_call *call, const struct atoll_e2b_
         .definition = text,
         .contexts = contexts,
         .context_count = made->context_count,
-        .network = atoll_e2b_network_mode(call),
+        .network = atoll_api_network_mode(call),
         .limits = {.cpu_millis = q->cpu_millis, .memory_bytes = q->memory_bytes},
         .no_cache = made->force,
         .start_cmd = or_null(d->start_cmd),

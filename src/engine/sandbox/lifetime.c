@@ -420,6 +420,22 @@ void atoll_engine_touch(struct atoll_engine *engine, const char *id)
         s->life.used_ms = atoll_clock_ms();
 }
 
+int atoll_engine_set_idle(struct atoll_engine *engine, const char *id, uint32_t seconds,
+                          enum atoll_at_deadline then, struct atoll_error *err)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, id);
+
+    if (!s)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s", id);
+    s->options.lifetime.idle_s = seconds;
+    s->options.lifetime.at_deadline = then;
+    s->life.used_ms = atoll_clock_ms();
+    atoll_persist_sandbox_later(s);
+    if (is_bounded(s))
+        schedule(engine, idle_at(s));
+    return 0;
+}
+
 void atoll_exec_set_resting(struct atoll_exec *x, bool resting)
 {
     x->resting = resting;

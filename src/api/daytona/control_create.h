@@ -1,0 +1,27 @@
+#pragma once
+#include "api/daytona/daytona_internal.h"
+
+/* A request to create a sandbox. */
+struct atoll_daytona_minutes {
+    int64_t stop, pause, archive, destroy, ttl;
+};
+struct atoll_daytona_create {
+    const char *name, *snapshot, *user, *target, *addresses, *domains, *linked;
+    const char *const *env;
+    const json_t *labels, *volumes, *cpu, *memory, *disk;
+    const json_t *auto_stop, *auto_pause, *auto_archive, *auto_delete, *ttl;
+    bool is_public, block_all, has_build;
+    uint32_t gpus;
+    const char *dockerfile;
+    const char *const *hashes; /* of build contexts; or NULL */
+    struct atoll_daytona_minutes minutes;
+};
+
+/* An atoll_sandbox_fn whose arg is the call: answers with the sandbox. */
+void atoll_daytona_created(void *arg, struct atoll_sandbox *sandbox,
+                           const struct atoll_error *error);
+
+/* control_build.c: the same with a template made from the Dockerfile of the request; answers the call.
+ * Everything is borrowed for the call. */
+void atoll_daytona_create_built(struct atoll_api_call *call, const struct atoll_daytona_create *q,
+                                const struct atoll_options *options);

@@ -1,0 +1,419 @@
+/*
+ * GET /sandbox: the tenant's sandboxes with filters, sorted, in pages. The cursor of the next page is
+ * the sort key and id of the last sandbox of this one, so that sandboxes created or destroyed meanwhile
+ * do not shift the pages.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "api/daytona/daytona_internal.h"
+#include "api/kit/rfc3339.h"
+#include "base/base64.h"
+#include "base/text.h"
+#include "engine/json_memory.h"
+
+#define LIMIT 100
+#define LIMIT_MAX 200
+#define KEY_MAX 160
+#define CURSOR_MAX 512
+#define GIB 1073741824.0
+
+struct entry {
+    struct atoll_sandbox *sandbox;
+    char key[KEY_MAX];
+    char id[65];
+};
+
+enum sort { BY_ACTIVITY, BY_CREATED, BY_UPDATED, BY_NAME, BY_ID, BY_STATE, BY_SNAPSHOT, BY_REGION };
+static const struct {
+    const char *name;
+    enum sort sort;
+} sorts[] = {{"lastActivityAt", BY_ACTIVITY},
+             {"createdAt", BY_CREATED},
+             {"updatedAt", BY_UPDATED},
+             {"name", BY_NAME},
+             {"id", BY_ID},
+             {"state", BY_STATE},
+             {"snapshot", BY_SNAPSHOT},
+             {"region", BY_REGION}};
+
+/* Bounds of a number or a time: the parameters, and the value of a sandbox. */
+enum bound { CPU, MEMORY, DISK, CREATED, LAST_EVENT, BOUNDS };
+static const struct {
+    const char *from, *to;
+    bool is_time;
+} bounds[BOUNDS] = {
+    [CPU] = {"minCpu", "maxCpu", false},
+    [MEMORY] = {"minMemoryGib", "maxMemoryGib", false},
+    [DISK] = {"minDiskGib", "maxDiskGib", false},
+    [CREATED] = {"createdAtAfter", "createdAtBefore", true},
+    [LAST_EVENT] = {"lastEventAfter", "lastEventBefore", true},
+};
+
+struct query {
+    const struct atoll_api_call *call;
+    const char *id, *name;
+    json_t *labels; /* owned, or NULL */
+    enum sort sort;
+    bool ascending;
+    double from[BOUNDS], to[BOUNDS];
+    int is_public, is_recoverable; /* -1: any */
+    uint64_t limit;
+    char after_key[KEY_MAX], after_id[65]; /* "": from the start */
+};
+
+/* The query. */
+
+static int refuse(struct atoll_error *err, const char *name, const char *got)
+{
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s is not valid (got \"%.80s\")",
+                      name, got);
+}
+
+static int take_bound(const struct query *q, const char *name, bool is_time, double *ret,
+                      struct atoll_error *err)
+{
+    const char *text = atoll_http_query(q->call->req, name);
+    int64_t us;
+
+    if (!text || !*text)
+        return 0;
+    if (is_time) {
+        if (atoll_rfc3339_parse(text, &us) < 0)
+            return refuse(err, name, text);
+        *ret = (double)us / 1000;
+        return 0;
+    }
+    return atoll_text_double(text, 0, 1e9, ret) < 0 ? refuse(err, name, text) : 0;
+}
+
+static int take_flag(const struct query *q, const char *name, int *ret, struct atoll_error *err)
+{
+    bool value;
+    int r = atoll_api_query_flag(q->call, name, &value, err);
+
+    *ret = r == 0 && atoll_http_query(q->call->req, name) ? value : -1;
+    return r;
+}
+
+static int take_labels(struct query *q, struct atoll_error *err)
+{
+    const char *text = atoll_http_query(q->call->req, "labels");
+    bool no_memory = false;
+    json_error_t why;
+
+    if (!text || !*text)
+        return 0;
+    q->labels = atoll_fields_load(text, strlen(text), &why, &no_memory);
+    if (no_memory)
+        return atoll_fields_no_memory(err);
+    return json_is_object(q->labels) ? 0 : refuse(err, "labels", text);
+}
+
+static int take_sort(struct query *q, struct atoll_error *err)
+{
+    const char *sort = atoll_http_query(q->call->req, "sort");
+    const char *order = atoll_http_query(q->call->req, "order");
+
+    for (size_t i = 0; sort && *sort; i++) {
+        if (i == ATOLL_ARRAY_LEN(sorts))
+            return refuse(err, "sort", sort);
+        if (strcmp(sort, sorts[i].name) == 0) {
+            q->sort = sorts[i].sort;
+            break;
+        }
+    }
+    q->ascending = order && strcmp(order, "asc") == 0;
+    if (order && *order && !q->ascending && strcmp(order, "desc") != 0)
+        return refuse(err, "order", order);
+    return 0;
+}
+
+static int take_cursor(struct query *q, struct atoll_error *err)
+{
+    const char *text = atoll_http_query(q->call->req, "cursor");
+    char plain[CURSOR_MAX];
+    const char *tab;
+    ssize_t n;
+
+    if (!text || !*text)
+        return 0;
+    n = atoll_base64_bytes(plain, sizeof(plain) - 1, text, strlen(text));
+    if (n < 0)
+        return refuse(err, "cursor", text);
+    plain[n] = '\0';
+    tab = strrchr(plain, '\t');
+    if (!tab || tab - plain >= KEY_MAX || !atoll_text_is_id(tab + 1))
+        return refuse(err, "cursor", text);
+    (void)snprintf(q->after_key, sizeof(q->after_key), "%.*s", (int)(tab - plain), plain);
+    return atoll_text_copy(q->after_id, sizeof(q->after_id), tab + 1);
+}
+
+static int take_query(struct query *q, struct atoll_error *err)
+{
+    int r = take_sort(q, err);
+
+    q->id = atoll_http_query(q->call->req, "id");
+    q->name = atoll_http_query(q->call->req, "name");
+    q->limit = LIMIT;
+    if (r == 0)
+        r = take_labels(q, err);
+    if (r == 0)
+        r = take_cursor(q, err);
+    if (r == 0)
+        r = take_flag(q, "isPublic", &q->is_public, err);
+    if (r == 0)
+        r = take_flag(q, "isRecoverable", &q->is_recoverable, err);
+    if (r == 0)
+        r = atoll_api_query_u64(q->call, "limit", 1, LIMIT_MAX, &q->limit, err);
+    for (size_t i = 0; r == 0 && i < BOUNDS; i++) {
+        q->from[i] = -INFINITY;
+        q->to[i] = INFINITY;
+        r = take_bound(q, bounds[i].from, bounds[i].is_time, &q->from[i], err);
+        if (r == 0)
+            r = take_bound(q, bounds[i].to, bounds[i].is_time, &q->to[i], err);
+    }
+    return r;
+}
+
+/* Filters. */
+
+static bool has_labels(const struct query *q, const char *metadata_json)
+{
+    json_t *labels, *wanted;
+    const char *name;
+    bool all = true;
+
+    if (!q->labels)
+        return true;
+    labels = atoll_json_load_own(metadata_json);
+    json_object_foreach(q->labels, name, wanted) all =
+        all && json_equal(wanted, json_object_get(labels, name));
+    json_decref(labels);
+    return all;
+}
+
+/* Whether the parameter is absent, or one of its values is the text. */
+static bool is_listed(const struct query *q, const char *parameter, const char *text)
+{
+    const char *value;
+    bool any = false;
+
+    for (size_t pos = 0; (value = atoll_http_query_next(q->call->req, parameter, &pos));) {
+        any = true;
+        if (strcmp(value, text) == 0)
+            return true;
+    }
+    return !any;
+}
+
+static bool is_within(const struct query *q, enum bound bound, double value)
+{
+    return value >= q->from[bound] && value <= q->to[bound];
+}
+
+static const char *name_of(const struct atoll_sandbox_view *v)
+{
+    return v->options.name && *v->options.name ? v->options.name : v->id;
+}
+
+static const char *or_default(const char *text, const char *otherwise)
+{
+    return *text ? text : otherwise;
+}
+
+static bool is_sized(const struct query *q, const struct atoll_sandbox_view *v)
+{
+    const struct atoll_limits *l = &v->options.limits;
+
+    return is_within(q, CPU, l->cpu_millis / 1000.0) &&
+           is_within(q, MEMORY, (double)l->memory_bytes / GIB) &&
+           is_within(q, DISK, (double)l->disk_bytes / GIB) &&
+           is_within(q, CREATED, (double)v->created_unix_ms) &&
+           is_within(q, LAST_EVENT, (double)atoll_daytona_last_activity(q->call->api, v));
+}
+
+static bool is_wanted(const struct query *q, const struct atoll_sandbox_view *v,
+                      const json_t *facts)
+{
+    const char *state = atoll_daytona_state(v, facts);
+    bool recoverable = v->state == ATOLL_SANDBOX_FAILED && v->options.lifetime.persistent;
+
+    if (strcmp(state, "destroyed") == 0)
+        return false;
+    if ((q->id && !strstr(v->id, q->id)) || (q->name && !strstr(name_of(v), q->name)))
+        return false;
+    if ((q->is_public >= 0 && q->is_public != atoll_daytona_fact_flag(facts, "public")) ||
+        (q->is_recoverable >= 0 && q->is_recoverable != recoverable))
+        return false;
+    return is_listed(q, "states", state) &&
+           is_listed(q, "snapshots",
+                     or_default(atoll_daytona_fact_text(facts, "snapshot"), v->template_name)) &&
+           is_listed(q, "regionIds",
+                     or_default(atoll_daytona_fact_text(facts, "target"), ATOLL_DAYTONA_REGION)) &&
+           is_sized(q, v) && has_labels(q, v->options.metadata_json);
+}
+
+/* Order. */
+
+static void put_time(char out[KEY_MAX], int64_t unix_ms)
+{
+    (void)snprintf(out, KEY_MAX, "%020lld", (long long)unix_ms);
+}
+
+static void put_key(const struct query *q, const struct atoll_sandbox_view *v, const json_t *facts,
+                    char out[KEY_MAX])
+{
+    const char *text = "";
+
+    switch (q->sort) {
+    case BY_ACTIVITY:
+        put_time(out, atoll_daytona_last_activity(q->call->api, v));
+        return;
+    case BY_CREATED:
+        put_time(out, v->created_unix_ms);
+        return;
+    case BY_UPDATED:
+        put_time(out, atoll_daytona_fact_number(facts, "updated", v->created_unix_ms));
+        return;
+    case BY_NAME:
+        text = name_of(v);
+        break;
+    case BY_STATE:
+        text = atoll_daytona_state(v, facts);
+        break;
+    case BY_SNAPSHOT:
+        text = atoll_daytona_fact_text(facts, "snapshot");
+        break;
+    case BY_ID:
+    case BY_REGION: /* all are in one, so that the id decides */
+        break;
+    }
+    (void)snprintf(out, KEY_MAX, "%.*s", KEY_MAX - 1, text);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+    int order = strcmp(x->key, y->key);
+
+    return order ? order : strcmp(x->id, y->id);
+}
+
+static bool is_after(const struct query *q, const struct entry *e)
+{
+    int order = strcmp(e->key, q->after_key);
+
+    order = order ? order : strcmp(e->id, q->after_id);
+    return !q->after_id[0] || (q->ascending ? order > 0 : order < 0);
+}
+
+/* Owned, sorted in ascending order. */
+static struct entry *gather(const struct query *q, size_t *ret_count, size_t *ret_total)
+{
+    struct atoll_engine *engine = q->call->engine;
+    const char *tenant = atoll_api_list_tenant(q->call);
+    size_t states[ATOLL_SANDBOX_STATES];
+    size_t most = atoll_engine_count(engine, tenant, NULL, states, NULL), count = 0;
+    struct entry *entries = atoll_api_alloc((most + 1) * sizeof(*entries));
+    struct atoll_sandbox_view v = {.created_unix_ms = INT64_MIN, .id = ""};
+    struct atoll_sandbox *sandbox;
+
+    *ret_total = 0;
+    while (count < most &&
+           (sandbox = atoll_engine_after(engine, tenant, v.created_unix_ms, v.id))) {
+        struct entry *e = &entries[count];
+        json_t *facts = atoll_daytona_facts(sandbox);
+        atoll_sandbox_get(sandbox, &v);
+        if (is_wanted(q, &v, facts)) {
+            e->sandbox = sandbox;
+            (void)snprintf(e->id, sizeof(e->id), "%s", v.id);
+            put_key(q, &v, facts, e->key);
+            ++*ret_total;
+            count += is_after(q, e);
+        }
+        json_decref(facts);
+    }
+    qsort(entries, count, sizeof(*entries), compare);
+    *ret_count = count;
+    return entries;
+}
+
+/* Response. */
+
+static void write_cursor(struct atoll_json_out *out, const struct entry *last)
+{
+    char plain[CURSOR_MAX / 2], text[CURSOR_MAX];
+    int n = snprintf(plain, sizeof(plain), "%s\t%s", last->key, last->id);
+
+    atoll_base64_text(text, plain, (size_t)n);
+    atoll_json_text(out, "nextCursor", text);
+}
+
+struct page {
+    size_t skip; /* of the sorted entries */
+    uint64_t number;
+    bool numbered;
+};
+
+static void reply(struct atoll_api_call *call, const struct query *q, const struct page *page)
+{
+    char origin[ATOLL_DAYTONA_ORIGIN_MAX];
+    size_t count, total, shown = 0, i = page->skip;
+    struct entry *entries = gather(q, &count, &total);
+    const struct entry *e = NULL;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    atoll_daytona_origin(call->api, call->req, origin);
+    atoll_api_reply_init(&buf, &out);
+    atoll_json_open(&out, NULL, '{');
+    atoll_json_open(&out, "items", '[');
+    for (; i < count && shown < q->limit; i++, shown++) {
+        e = &entries[q->ascending ? i : count - 1 - i];
+        atoll_daytona_view_sandbox(&out, NULL, call->api, origin, e->sandbox, page->numbered);
+    }
+    atoll_json_close(&out, ']');
+    if (page->numbered) {
+        atoll_json_u64(&out, "total", total);
+        atoll_json_u64(&out, "page", page->number);
+        atoll_json_u64(&out, "totalPages", (total + q->limit - 1) / q->limit);
+    } else if (e && i < count) {
+        write_cursor(&out, e);
+    } else {
+        atoll_json_null(&out, "nextCursor");
+    }
+    atoll_json_close(&out, '}');
+    free(entries);
+    atoll_api_reply(call, 200, &out);
+}
+
+static void list(struct atoll_api_call *call, bool numbered)
+{
+    struct query q = {.call = call};
+    struct page page = {.number = 1, .numbered = numbered};
+    struct atoll_error error;
+    int r = take_query(&q, &error);
+
+    if (r == 0 && numbered)
+        r = atoll_api_query_u64(call, "page", 1, UINT32_MAX, &page.number, &error);
+    page.skip = numbered ? (size_t)((page.number - 1) * q.limit) : 0;
+    if (r < 0)
+        atoll_api_fail(call, &error);
+    else
+        reply(call, &q, &page);
+    json_decref(q.labels);
+}
+
+void atoll_daytona_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                        size_t n ATOLL_UNUSED)
+{
+    list(call, false);
+}
+
+void atoll_daytona_list_pages(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                              size_t n ATOLL_UNUSED)
+{
+    list(call, true);
+}

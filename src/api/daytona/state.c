@@ -1,0 +1,164 @@
+/*
+ * The state of the facade: events of the engine for clients, the last use of sandboxes, and what
+ * happens to sandboxes after some time.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "api/api_internal.h"
+#include "api/daytona/socketio.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#define SWEEP_MS 10000
+#define MINUTE_MS INT64_C(60000)
+
+struct activity {
+    char id[65];
+    int64_t unix_ms;
+};
+
+struct atoll_daytona *atoll_daytona_of(const struct atoll_api *api)
+{
+    return atoll_api_facade_state(api, &atoll_daytona_facade);
+}
+
+/* Uses. */
+
+void atoll_daytona_touch(const struct atoll_api *api, const char *sandbox_id)
+{
+    struct atoll_daytona *daytona = atoll_daytona_of(api);
+    struct activity *a = atoll_map_get(&daytona->activities, sandbox_id);
+
+    if (!a) {
+        a = atoll_api_alloc(sizeof(*a));
+        (void)snprintf(a->id, sizeof(a->id), "%s", sandbox_id);
+        if (atoll_map_put(&daytona->activities, a->id, a) < 0)
+            abort();
+    }
+    a->unix_ms = atoll_clock_unix_ms();
+    atoll_engine_touch(api->config.engine, sandbox_id);
+}
+
+int64_t atoll_daytona_last_activity(const struct atoll_api *api,
+                                    const struct atoll_sandbox_view *view)
+{
+    const struct activity *a = atoll_map_get(&atoll_daytona_of(api)->activities, view->id);
+
+    return a ? a->unix_ms : view->created_unix_ms;
+}
+
+/* Events. */
+
+static const struct {
+    const char *kind, *old_state, *new_state;
+} rows[] = {
+    {"sandbox.started", "starting", "started"},      {"sandbox.resumed", "resuming", "started"},
+    {"sandbox.recreated", "restoring", "started"},   {"sandbox.stopped", "stopping", "stopped"},
+    {"sandbox.failed", "started", "error"},          {"sandbox.paused", "pausing", "paused"},
+    {"sandbox.destroyed", "destroying", "destroyed"}};
+
+static void on_event(void *arg, const struct atoll_event *event)
+{
+    struct atoll_daytona *daytona = arg;
+
+    if (strcmp(event->kind, "sandbox.created") == 0)
+        atoll_daytona_tell_created(daytona, event->owner, event->sandbox_id);
+    if (strcmp(event->kind, "sandbox.destroyed") == 0)
+        free(atoll_map_remove(&daytona->activities, event->sandbox_id));
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++)
+        if (strcmp(rows[i].kind, event->kind) == 0)
+            atoll_daytona_tell(daytona, event->owner, event->sandbox_id, rows[i].old_state,
+                               rows[i].new_state);
+}
+
+/* Intervals. */
+
+static void forgotten(void *arg ATOLL_UNUSED, const struct atoll_error *error ATOLL_UNUSED)
+{
+}
+
+static bool is_over(int64_t since_unix_ms, int64_t minutes, int64_t now)
+{
+    return since_unix_ms > 0 && now - since_unix_ms >= minutes * MINUTE_MS;
+}
+
+static void archive(struct atoll_daytona *daytona, const struct atoll_sandbox_view *v)
+{
+    struct atoll_error error;
+
+    if (atoll_daytona_change(daytona->api->config.engine, v->id, "archived", json_true(), &error) <
+        0)
+        atoll_log(ATOLL_LOG_WARN, "sandbox not archived", "sandbox", v->id, "error", error.text,
+                  NULL);
+    else
+        atoll_daytona_tell(daytona, v->owner, v->id, "archiving", "archived");
+}
+
+/* Whether the sandbox is to be destroyed now; archives it if that is due. */
+static bool look_at(struct atoll_daytona *daytona, const struct atoll_sandbox *sandbox, int64_t now)
+{
+    json_t *facts = atoll_daytona_facts(sandbox);
+    struct atoll_sandbox_view v;
+    int64_t destroy_at = atoll_daytona_fact_number(facts, "destroyAt", 0);
+    int64_t destroy = atoll_daytona_fact_number(facts, ATOLL_DAYTONA_AUTO_DELETE, -1);
+    int64_t archived = atoll_daytona_fact_number(facts, ATOLL_DAYTONA_AUTO_ARCHIVE, 0);
+    bool stands, over;
+
+    atoll_sandbox_get(sandbox, &v);
+    stands = v.state == ATOLL_SANDBOX_STOPPED ||
+             (v.state == ATOLL_SANDBOX_PAUSED && atoll_daytona_fact_flag(facts, "halted"));
+    over = atoll_daytona_fact_flag(facts, "destroyed") || (destroy_at > 0 && now >= destroy_at) ||
+           (stands && destroy >= 0 && is_over(v.paused_unix_ms, destroy, now));
+    if (!over && stands && archived > 0 && !atoll_daytona_fact_flag(facts, "archived") &&
+        is_over(v.paused_unix_ms, archived, now))
+        archive(daytona, &v);
+    over = over && atoll_daytona_made_here(facts) && v.state != ATOLL_SANDBOX_STOPPING;
+    json_decref(facts);
+    return over;
+}
+
+static void sweep(void *arg)
+{
+    struct atoll_daytona *daytona = arg;
+    struct atoll_engine *engine = daytona->api->config.engine;
+    struct atoll_sandbox_view view;
+    struct atoll_sandbox *sandbox;
+    int64_t now = atoll_clock_unix_ms();
+
+    for (size_t pos = 0; (sandbox = atoll_engine_next(engine, &pos));)
+        if (look_at(daytona, sandbox, now)) {
+            atoll_sandbox_get(sandbox, &view);
+            atoll_engine_destroy(engine, view.id, "its auto-delete interval", forgotten, NULL);
+            break; /* the order of the others may have changed: continue with the next sweep */
+        }
+    atoll_timer_set(&daytona->sweep, daytona->api->config.loop, sandbox ? 1 : SWEEP_MS, sweep,
+                    daytona);
+}
+
+/* Open and close. */
+
+void *atoll_daytona_open(struct atoll_api *api, const uint32_t *options ATOLL_UNUSED)
+{
+    struct atoll_daytona *daytona = atoll_api_alloc(sizeof(*daytona));
+
+    daytona->api = api;
+    atoll_list_init(&daytona->sockets);
+    atoll_map_init(&daytona->activities);
+    daytona->events = atoll_events_subscribe(api->config.engine, UINT64_MAX, on_event, daytona);
+    if (api->config.loop)
+        atoll_timer_set(&daytona->sweep, api->config.loop, SWEEP_MS, sweep, daytona);
+    return daytona;
+}
+
+void atoll_daytona_close(void *state)
+{
+    struct atoll_daytona *daytona = state;
+    struct activity *a;
+
+    atoll_timer_cancel(&daytona->sweep);
+    daytona->events = atoll_events_unsubscribe(daytona->events);
+    for (size_t pos = 0; (a = atoll_map_next(&daytona->activities, &pos));)
+        free(a);
+    atoll_map_done(&daytona->activities);
+    free(daytona);
+}
