@@ -78,6 +78,7 @@ extern const struct atoll_cli_verb atoll_cli_template_import;
 extern const struct atoll_cli_verb atoll_cli_template_debian;
 extern const struct atoll_cli_verb atoll_cli_template_show;
 extern const struct atoll_cli_verb atoll_cli_template_history;
+extern const struct atoll_cli_verb atoll_cli_template_sbom;
 extern const struct atoll_cli_verb atoll_cli_template_diff;
 extern const struct atoll_cli_verb atoll_cli_template_save;
 extern const struct atoll_cli_verb atoll_cli_template_tag;

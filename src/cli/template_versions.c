@@ -52,6 +52,32 @@ static int history(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int 
     return r < 0 ? r : atoll_cli_list(cli, target.text, "versions", version_columns, err);
 }
 
+/* Its packages. */
+
+static const struct atoll_cli_column package_columns[] = {
+    {.title = "PACKAGE", .member = "name"},
+    {.title = "VERSION", .member = "version", .missing = "-"},
+    {.title = "PURL", .member = "purl", .missing = "-"},
+    {.title = NULL},
+};
+
+static int sbom(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
+                char **argv, struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    struct atoll_link_target target;
+    int r = target_of(argv[0], "/sbom", &target, err);
+
+    if (r == 0)
+        r = atoll_cli_call(cli, "GET", target.text, NULL, &reply, err);
+    if (r < 0)
+        return r;
+    if (cli->json)
+        return atoll_cli_print_json(reply, err);
+    atoll_cli_list_print(json_object_get(reply, "components"), package_columns);
+    return ATOLL_CLI_OK;
+}
+
 /* The difference of two versions. */
 
 static void print_layers(const json_t *layers, const char *member, const char *sign,
@@ -226,6 +252,18 @@ const struct atoll_cli_verb atoll_cli_template_history = {
     .min_args = 1,
     .max_args = 1,
     .run = history,
+};
+
+const struct atoll_cli_verb atoll_cli_template_sbom = {
+    .name = "template sbom",
+    .args = "TEMPLATE",
+    .summary = "list the packages of a version",
+    .help =
+        "Packages of dpkg, apk, pip and npm that are in its layers. With --json: the whole list as\n"
+        "CycloneDX JSON. The daemon makes the list after a version was made, or now.\n",
+    .min_args = 1,
+    .max_args = 1,
+    .run = sbom,
 };
 
 const struct atoll_cli_verb atoll_cli_template_diff = {

@@ -57,6 +57,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_template_build,
     &atoll_cli_template_show,
     &atoll_cli_template_history,
+    &atoll_cli_template_sbom,
     &atoll_cli_template_diff,
     &atoll_cli_template_save,
     &atoll_cli_template_tag,

@@ -585,6 +585,10 @@ typedef void atoll_opened_fn(void *arg, struct atoll_tenant_file *file, uint64_t
                              const struct atoll_error *error);
 void atoll_files_open(struct atoll_engine *e, const char *id, const char *user, const char *path,
                       atoll_opened_fn *done, void *arg);
+/* A regular file of the daemon's own, whose descriptor is taken: workers read it, in a lane of its own, and it
+ * counts for the tenant. INTERNAL. */
+int atoll_engine_file(struct atoll_engine *e, const char *tenant, int fd,
+                      struct atoll_tenant_file **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* An upload: write to it, then finish it (atomic replace) or drop it. */
 struct atoll_upload;

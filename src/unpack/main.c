@@ -29,7 +29,7 @@ static const char usage_text[] =
     "                    [--max-path N] [--max-ratio N] DIR < ARCHIVE\n"
     "       atoll-unpack pack [--compress none|gzip|zstd] [--level N] [--plain]\n"
     "                    [--output FILE] DIR\n"
-    "       atoll-unpack sbom [--name NAME] DIR...\n";
+    "       atoll-unpack sbom [--name NAME] [--output FILE] DIR...\n";
 
 static int usage(void)
 {
@@ -201,19 +201,21 @@ static int run_pack(int argc, char **argv)
 static int run_sbom(int argc, char **argv)
 {
     static const struct option options[] = {{"name", required_argument, NULL, 'n'},
+                                            {"output", required_argument, NULL, 'o'},
                                             {NULL, 0, NULL, 0}};
-    const char *name = NULL;
+    const char *name = NULL, *output = NULL;
     struct atoll_error err;
-    int option;
+    int option, out;
 
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (option != 'n')
+        if (option != 'n' && option != 'o')
             return usage();
-        name = optarg;
+        *(option == 'n' ? &name : &output) = optarg;
     }
     if (argc == optind)
         return usage();
-    return atoll_sbom_write(argv + optind, (size_t)(argc - optind), name, STDOUT_FILENO, &err) < 0
+    out = open_output(output, &err);
+    return out < 0 || atoll_sbom_write(argv + optind, (size_t)(argc - optind), name, out, &err) < 0
                ? report(STDERR_FILENO, &err)
                : 0;
 }

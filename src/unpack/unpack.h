@@ -20,6 +20,7 @@
  *   atoll-unpack sbom [OPTION…] DIR…        prints CycloneDX 1.5 JSON: packages of the layers DIR…, which
  *                                           are a stack, bottom first
  *     --name NAME        of the image or template
+ *     --output FILE      instead of stdout
  *
  * Archives are tar (ustar, pax, GNU), as they are or by gzip (also several members), zstd, xz, bzip2. In a
  * layer .wh.X becomes a character device 0:0 named X, and .wh..wh..opq the attribute

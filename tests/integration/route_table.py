@@ -379,7 +379,7 @@ OPERATORS = {
     "GET /api/templates/{template}/log": Entry(
         Ask(404), Ask(400, at={"template": ".bad"}), given=template),
     "GET /api/templates/{template}/sbom": Entry(
-        Ask(404), Ask(400, at={"template": ".bad"}), given=template),
+        Ask(200, check=has("bomFormat", value="CycloneDX")), Ask(400, at={"template": ".bad"}), given=template),
     "POST /api/templates/{template}/tags": Entry(
         Ask(403, body={"tag": "x"}), Ask(400, body={}), given=template),
     "PUT /api/templates/{template}/shares": Entry(

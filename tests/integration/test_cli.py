@@ -26,7 +26,7 @@ VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "re
          "session ls", "session show", "session run", "session rm", "registry ls", "registry show", "wait", "attach", "events",
          "pull", "images", "top", "port", "prune", "export", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
-         "template import", "template debian", "template build", "build", "template show", "template history",
+         "template import", "template debian", "template build", "build", "template show", "template history", "template sbom",
          "template diff", "template save", "push", "template tag", "template share", "template rm", "template gc", "snapshot",
          "volume ls", "volume rm", "key create", "key ls", "key rm", "secret create", "secret ls", "secret rm", "up",
          "down", "reload", "ca", "status", "providers", "bench", "doctor", "verify", "completion", "man", "version", "help"]
@@ -207,7 +207,7 @@ def test_completion_knows_where_values_come_from(daemon):
     assert candidates(daemon, "run", "--network=i") == ["--network=isolated"]
     assert candidates(daemon, "run", "--network", "=", "i", shell="bash") == ["isolated"]
     assert candidates(daemon, "template", "") == ["ls", "import", "debian", "build", "show", "history",
-                                                 "diff", "save", "tag", "share", "rm", "gc"]
+                                                 "sbom", "diff", "save", "tag", "share", "rm", "gc"]
     assert candidates(daemon, "template") == ["template"]
     assert candidates(daemon, "up", "--state", "") == ["@directories"]
     assert candidates(daemon, "run", "--", "l") == ["@files"]

@@ -11,6 +11,7 @@
 #include "engine/template/archive.h"
 #include "engine/template/export.h"
 #include "engine/template/pull.h"
+#include "engine/template/version_sbom.h"
 
 /*
  * An engine in memory for tests of the API. Answers come at once, or, while `hold` is set, when the
@@ -777,6 +778,16 @@ void atoll_files_open(struct atoll_engine *e, const char *id, const char *user, 
                 fake_failure(atoll_engine_find(e, id)));
 }
 
+int atoll_engine_file(struct atoll_engine *e, const char *tenant, int fd,
+                      struct atoll_tenant_file **ret, struct atoll_error *err)
+{
+    int r = atoll_tenant_file_open(NULL, &(struct atoll_lane){0}, fd, ret);
+
+    (void)e;
+    (void)tenant;
+    return r < 0 ? atoll_fail_errno(err, -r, "file") : 0;
+}
+
 static inline void call_upload(struct fake_later *l)
 {
     struct atoll_upload *u = l->failed ? NULL : calloc(1, sizeof(*u));
@@ -1326,6 +1337,13 @@ struct atoll_export *atoll_template_export(struct atoll_engine *engine,
 void atoll_template_export_drop(struct atoll_export *e)
 {
     (void)e;
+}
+
+void atoll_version_sbom_make(struct atoll_engine *engine, const char *version_id,
+                             atoll_done_fn *done, void *arg)
+{
+    (void)version_id;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
 }
 
 int atoll_exec_refuse_empty(struct atoll_error *err)

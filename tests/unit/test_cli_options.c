@@ -256,7 +256,7 @@ static void unknown_verbs_get_the_nearest(void **state)
         {"template", "imprt", "unknown verb \"template imprt\"; did you mean template import?"},
         {"--json", "ls", "\"--json\": options must follow the verb"},
         {"template", NULL,
-         "template needs a verb: ls, import, debian, build, show, history, diff, save, tag, share, rm, "
+         "template needs a verb: ls, import, debian, build, show, history, sbom, diff, save, tag, share, rm, "
          "gc"},
     };
     (void)state;

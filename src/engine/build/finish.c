@@ -5,6 +5,7 @@
 #include "engine/build/build_internal.h"
 #include "engine/build/trial.h"
 #include "engine/json_memory.h"
+#include "engine/template/version_sbom.h"
 #include "engine/template/versions.h"
 
 /*
@@ -123,6 +124,8 @@ static int add_version(struct atoll_make *make, struct atoll_template_view *ret,
         abort();
     r = atoll_version_add(make->engine, &version, ret, err);
     free(config);
+    if (r == 0)
+        atoll_version_sbom_soon(make->engine, ret->id);
     return r;
 }
 

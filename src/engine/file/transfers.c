@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "base/memory.h"
 #include "base/text.h"
@@ -198,6 +199,18 @@ void atoll_files_open(struct atoll_engine *e, const char *id, const char *user, 
     u->opened = done;
     u->arg = arg;
     ask_file(u, ATOLL_AGENT_FILE_OPEN, &atoll_am_path_desc, &msg);
+}
+
+int atoll_engine_file(struct atoll_engine *e, const char *tenant, int fd,
+                      struct atoll_tenant_file **ret, struct atoll_error *err)
+{
+    struct atoll_lane lane = {0};
+    int r;
+
+    (void)snprintf(lane.tenant, sizeof(lane.tenant), "%s", tenant);
+    (void)snprintf(lane.sandbox, sizeof(lane.sandbox), "descriptor %d", fd);
+    r = atoll_tenant_file_open(e->offload, &lane, fd, ret);
+    return r < 0 ? atoll_fail(err, ATOLL_ERR_INTERNAL, -r, "not a regular file") : 0;
 }
 
 static void create(struct atoll_engine *e, const char *id, const struct atoll_am_create *msg,

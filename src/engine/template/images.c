@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "engine/json_memory.h"
 #include "engine/template/images_internal.h"
+#include "engine/template/version_sbom.h"
 
 #define QUEUE_MAX 1024
 #define IMAGE_BYTES (UINT64_C(32) << 30)
@@ -80,6 +81,8 @@ int atoll_images_store(struct atoll_images *images, const struct atoll_images_ve
     name_of(version->ref, name);
     r = atoll_version_add(images->engine, &made, ret, err);
     free(config);
+    if (r == 0)
+        atoll_version_sbom_soon(images->engine, ret->id);
     return r;
 }
 
@@ -243,6 +246,7 @@ int atoll_images_new(struct atoll_engine *engine, const struct atoll_images_conf
     atoll_list_init(&images->all);
     atoll_list_init(&images->archives);
     atoll_list_init(&images->exports);
+    atoll_list_init(&images->sboms);
     if (config->logins && !(images->logins = strdup(config->logins)))
         abort();
     r = open_blobs(images, err);
@@ -266,6 +270,7 @@ void atoll_images_stop(struct atoll_images *images)
     atoll_pulls_cancel(images);
     atoll_image_archives_cancel(images);
     atoll_exports_cancel(images);
+    atoll_version_sboms_cancel(images);
     images->workers = atoll_workers_free(images->workers);
 }
 
@@ -277,6 +282,7 @@ struct atoll_images *atoll_images_free(struct atoll_images *images)
     atoll_pulls_done(images);
     atoll_image_archives_done(images);
     atoll_exports_done(images);
+    atoll_version_sboms_done(images);
     atoll_map_done(&images->pulls);
     images->registry = atoll_image_registry_free(images->registry);
     if (images->blobs_fd >= 0)

@@ -5,7 +5,7 @@
 #include "loop/workers.h"
 
 /*
- * Shared by images.c, pull.c, archive.c and export.c.
+ * Shared by images.c, pull.c, archive.c, export.c and version_sbom.c.
  */
 struct atoll_images {
     struct atoll_engine *engine;
@@ -19,6 +19,8 @@ struct atoll_images {
     struct atoll_list archives; /* of struct atoll_image_archive, owned */
     struct atoll_list exports;  /* of struct atoll_export, owned */
     unsigned exporting;         /* those that do not wait */
+    struct atoll_list sboms;    /* of struct listing, owned; version_sbom.c */
+    unsigned listing;           /* those that do not wait */
     bool stopping;
 };
 

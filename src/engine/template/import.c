@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/template/unpack.h"
+#include "engine/template/version_sbom.h"
 
 /*
  * Imports a root file system: its archive becomes a layer (unpack.h), with what sandboxes need in addition,
@@ -54,8 +55,11 @@ static int add_version(const struct atoll_import *i, const struct atoll_unpacked
 {
     const struct atoll_version_new version = {
         .name = i->name, .digest = made->layer, .layers = made->layer, .source = "import"};
+    int r = atoll_version_add(i->engine, &version, ret, err);
 
-    return atoll_version_add(i->engine, &version, ret, err);
+    if (r == 0)
+        atoll_version_sbom_soon(i->engine, ret->id);
+    return r;
 }
 
 static void on_made(void *arg, const struct atoll_unpacked *made, const struct atoll_error *error)

@@ -7,6 +7,7 @@
 #include "base/switches.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
+#include "engine/template/version_sbom.h"
 #include "store/templates.h"
 
 /*
@@ -217,6 +218,7 @@ struct removal {
     atoll_done_fn *done;
     void *arg;
     struct atoll_engine *engine;
+    char *layers; /* owned: of a version, until they are released; or NULL */
 };
 
 static void part_removed(void *arg, const struct atoll_error *error)
@@ -230,6 +232,7 @@ static void part_removed(void *arg, const struct atoll_error *error)
     if (--r->waiting > 0)
         return;
     r->done(r->arg, r->failed ? &r->error : NULL);
+    free(r->layers);
     free(r);
 }
 
@@ -252,9 +255,18 @@ static void drop_one_layer(void *arg, const char *name)
     atoll_layer_release_then(r->engine, name, part_removed, r);
 }
 
+/* No sandbox of the engine uses them any more. */
+static void release_layers(void *arg, const struct atoll_error *error ATOLL_UNUSED)
+{
+    struct removal *r = arg;
+
+    atoll_words_each(r->layers, drop_one_layer, r);
+    part_removed(r, NULL);
+}
+
 static void remove_files(struct atoll_engine *engine, const struct atoll_version *v)
 {
-    static const char *const kinds[] = {"log", "sbom"};
+    static const char *const kinds[] = {"log", "sbom", "sbom.part"};
     char path[64];
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(kinds); i++) {
@@ -281,7 +293,9 @@ void atoll_version_discard(struct atoll_engine *engine, struct atoll_version *v,
     remove_files(engine, v);
     if (*v->image)
         drop_image(r, v);
-    atoll_words_each(v->layers, drop_one_layer, r);
+    r->layers = ATOLL_TAKE_PTR(v->layers);
+    r->waiting++;
+    atoll_version_sbom_end(engine, v->id, release_layers, r);
     (void)atoll_version_free(v);
     atoll_template_drop_empty(engine, t);
     part_removed(r, NULL);

@@ -68,10 +68,9 @@ void atoll_rest_file_send_fd(struct atoll_api_call *call, int fd, uint64_t size_
 {
     struct atoll_tenant_file *file = NULL;
     struct atoll_error error;
+    int r = atoll_engine_file(call->engine, call->caller.tenant, fd, &file, &error);
 
-    if (atoll_tenant_file_open(NULL, &(struct atoll_lane){0}, fd, &file) < 0)
-        (void)atoll_fail(&error, ATOLL_ERR_INTERNAL, EINVAL, "not a regular file");
-    opened(download_new(call, path), file, size_bytes, file ? NULL : &error);
+    opened(download_new(call, path), file, size_bytes, r < 0 ? &error : NULL);
 }
 
 void atoll_rest_file_send(struct atoll_api_call *call, const struct atoll_rest_file_target *t)

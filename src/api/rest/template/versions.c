@@ -8,13 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 #include "api/fields.h"
+#include "api/kit/file_send.h"
 #include "api/kit/list_reply.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
-#include "base/fd.h"
+#include "engine/template/version_sbom.h"
 
 #define REFERENCE_MAX ATOLL_REST_TEMPLATE_MAX
-#define FILE_MAX ((size_t)16 * 1024 * 1024)
 
 static void decode(const char *text, char out[static REFERENCE_MAX])
 {
@@ -193,48 +193,70 @@ static void list_versions(struct atoll_api_call *call, const uint8_t *body ATOLL
 
 /* Its files. */
 
-static void send_file(struct atoll_api_call *call, const char *what, const char *type)
+static void send_file(struct atoll_api_call *call, const char *version_id, bool sbom)
 {
-    struct atoll_template_view view;
+    struct atoll_file_part part = {0};
     struct atoll_error error;
-    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
-    struct atoll_buf text;
-    uint8_t *room;
-    ssize_t n;
+    int fd = atoll_version_file(call->engine, version_id, sbom ? "sbom" : "log", O_RDONLY, &error);
 
-    if (!find(call, &view))
-        return;
-    if (!may_read_build(call, &view)) {
-        (void)atoll_fail(&error, ATOLL_ERR_PERMISSION_DENIED, EPERM,
-                         "template %.150s belongs to another tenant", view.name);
+    if (fd < 0 ||
+        atoll_engine_file(call->engine, call->caller.tenant, fd, &part.file, &error) < 0) {
         atoll_api_fail(call, &error);
         return;
     }
-    fd = atoll_version_file(call->engine, view.id, what, O_RDONLY, &error);
-    if (fd < 0) {
-        atoll_api_fail(call, &error);
-        return;
-    }
-    atoll_buf_init(&text, FILE_MAX);
-    do {
-        n = atoll_buf_reserve(&text, 64 * 1024, &room) < 0 ? 0 : read(fd, room, 64 * 1024);
-        if (n > 0)
-            atoll_buf_commit(&text, (size_t)n);
-    } while (n > 0);
-    atoll_api_reply_text(call, 200, type, atoll_buf_head(&text), atoll_buf_size(&text));
-    atoll_buf_done(&text);
+    part.length = (uint64_t)atoll_tenant_file_stat(part.file)->st_size;
+    atoll_file_send(call, 200, sbom ? "application/vnd.cyclonedx+json" : "application/x-ndjson",
+                    &part);
 }
 
 static void send_log(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                      size_t n ATOLL_UNUSED)
 {
-    send_file(call, "log", "application/x-ndjson");
+    struct atoll_template_view view;
+    struct atoll_error error;
+
+    if (!find(call, &view))
+        return;
+    if (may_read_build(call, &view)) {
+        send_file(call, view.id, false);
+        return;
+    }
+    (void)atoll_fail(&error, ATOLL_ERR_PERMISSION_DENIED, EPERM,
+                     "template %.150s belongs to another tenant", view.name);
+    atoll_api_fail(call, &error);
 }
 
+struct listing {
+    struct atoll_api_call *call;
+    char version_id[ATOLL_VERSION_ID_LEN + 1];
+};
+
+static void packages_listed(void *arg, const struct atoll_error *error)
+{
+    struct listing l = *(struct listing *)arg;
+
+    free(arg);
+    if (!l.call->req)
+        atoll_api_drop(l.call);
+    else if (error)
+        atoll_api_fail(l.call, error);
+    else
+        send_file(l.call, l.version_id, true);
+}
+
+/* Its packages are no secret of the owner: each tenant that may use a template can list them in a sandbox. */
 static void send_sbom(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                       size_t n ATOLL_UNUSED)
 {
-    send_file(call, "sbom", "application/vnd.cyclonedx+json");
+    struct atoll_template_view view;
+    struct listing *l;
+
+    if (!find(call, &view))
+        return;
+    l = atoll_api_alloc(sizeof(*l));
+    l->call = call;
+    (void)snprintf(l->version_id, sizeof(l->version_id), "%s", view.id);
+    atoll_version_sbom_make(call->engine, l->version_id, packages_listed, l);
 }
 
 /* Changes. */
