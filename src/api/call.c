@@ -152,6 +152,8 @@ static void write_error(struct atoll_api_call *call, int status, const struct at
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_api_error_write(&out, error, call->request_id, atoll_api_operators_file(call));
+    if (call->error_more)
+        call->error_more(call, &out);
     atoll_json_close(&out, '}');
     atoll_api_reply(call, status, &out);
 }

@@ -29,8 +29,10 @@ struct atoll_api_call {
     struct atoll_kept_answer *idempotency; /* the response is to be stored; or NULL */
     void (*on_gone)(struct atoll_api_call *call); /* called after req became NULL */
     void *state;                                  /* the handler's */
-    bool handled;                                 /* the handler owns the call, not the router */
-    bool upgraded;                                /* to a WebSocket */
+    /* Writes further members beside "error" of our own error body; or NULL. */
+    void (*error_more)(const struct atoll_api_call *call, struct atoll_json_out *out);
+    bool handled;  /* the handler owns the call, not the router */
+    bool upgraded; /* to a WebSocket */
     int64_t started_us;
     struct atoll_trace trace;
     char request_id[65];

@@ -77,6 +77,15 @@ def preview(world):
     return {"id": box, "port": "8000"}
 
 
+def repository(world):
+    box = world.box()
+    world.sh(box, "git init -qb main w && cd w && git config user.name n && git config user.email e@x && "
+             "echo 1 >f && git add f && git commit -qm one && git branch dev && git tag v1 && "
+             "git clone -q --bare . ../o && git remote add origin ../o && echo 2 >f && git stash -q && "
+             "echo 3 >g && git add g")
+    return {"id": box}
+
+
 def persistent(world):
     return {"id": world.box(persistent=True)}
 
@@ -282,6 +291,61 @@ PREVIEWS = {
                                              given=preview),
 }
 
+W = {"path": "w"}
+AT = "?path=w"
+
+
+def git(verb, good, bad, method="POST"):
+    return {f"{method} {BOX}/git/{verb}": Entry(good, bad, given=repository)}
+
+
+def git_list(verb, *path):
+    return git(verb, Ask(200, AT, check=has(*path)), Ask(400, AT + "&user=" + "x" * 65), "GET")
+
+
+def git_delete(verb, query):
+    return git(verb, Ask(204, AT + query, check=empty), Ask(400, AT + "&timeoutSeconds=0"), "DELETE")
+
+
+def git_post(verb, bad, status=204, check=empty, **fields):
+    return git(verb, Ask(status, body={**W, **fields}, check=check), Ask(400, body={**W, **bad}))
+
+
+GIT = {
+    **git("clone", Ask(200, body={"url": "o", "path": "v"}, check=has("branch", value="main")),
+          Ask(400, body={"url": "-o"})),
+    **git("init", Ask(204, body={"path": "new"}, check=empty), Ask(400, body={"path": ""})),
+    **git_list("status", "files", 0, "path"),
+    **git_post("add", {}, files=["f"]),
+    **git_post("commit", {}, 200, has("commit", "hash"), message="two"),
+    **git_list("log", "commits", 0, "hash"),
+    **git("diff", Ask(200, AT + "&staged=1", check=has("files", 0, "path", value="g")),
+          Ask(400, AT + "&to=x"), "GET"),
+    **git_post("checkout", {}, 200, has("branch", value="dev"), ref="dev"),
+    **git_post("reset", {"mode": "x"}, 200, has("branch", value="main"), mode="hard"),
+    **git_post("restore", {}, files=["g"], staged=True),
+    **git_post("fetch", {"depth": 0}, 200, has("words")),
+    **git_post("pull", {"rebase": 1}, 200, has("branch", value="main")),
+    **git_post("push", {"delete": True}, 200, has("refs", 0, "state", value="up_to_date")),
+    **git_list("branches", "branches", 1, "name"),
+    **git_post("branches", {}, name="more"),
+    **git_delete("branches", "&name=dev"),
+    **git_list("remotes", "remotes", 0, "url"),
+    **git_post("remotes", {"name": "x"}, name="up", url="https://example.org/r"),
+    **git_delete("remotes", "&name=origin"),
+    **git_list("tags", "tags", 0, "name"),
+    **git_post("tags", {}, name="v2"),
+    **git_delete("tags", "&name=v1"),
+    **git_list("stash", "stashes", 0, "index"),
+    **git_post("stash", {"untracked": 5}, message="m"),
+    **git_post("stash/apply", {"index": -1}),
+    **git_delete("stash", "&index=0"),
+    **git_list("config", "entries", 0, "name"),
+    **git("config", Ask(204, body={**W, "name": "a.b", "value": "c"}, check=empty),
+          Ask(400, body={**W, "name": "a"}), "PUT"),
+    **git_delete("config", "&name=user.name"),
+}
+
 CONTEXTS = {
     f"POST {BOX}/contexts": Entry(Ask(201, body={"language": "python"}, check=has("context_id")),
                                   Ask(400, body={"language": 5})),
@@ -298,7 +362,7 @@ CONTEXTS = {
 ARTIFACTS = {
     "GET /api/artifacts": Entry(Ask(200, check=shows("id")), Ask(400, "?sandbox=A/B"),
                                 foreign=hides("id"), given=kept),
-    "GET /api/artifacts/{id}": Entry(Ask(200, check=has("files", 0, "path", value="f")),
+    "GET /api/artifacts/{id}": Entry(Ask(200, check=has("files", 0, "path", value="g")),
                                      Ask(400, at=NO_ID), given=kept),
     "DELETE /api/artifacts/{id}": Entry(Ask(204, check=empty), Ask(400, at=NO_ID), given=kept),
     "GET /api/artifacts/{id}/{path}": Entry(Ask(200, check=text("data")),
@@ -337,14 +401,14 @@ SESSIONS = {
         given=lambda world: {"session": world.session()}),
     "GET /api/e2b/files": Entry(
         Ask(200, "?session_id={session}",
-            check=has("files", 0, "path", value="f")),
+            check=has("files", 0, "path", value="g")),
         Ask(400, "?path=x"), foreign=404, given=session_file),
     "POST /api/e2b/files": Entry(
         Ask(200, body=lambda values: {"session_id": values["session"], "path": "x",
                                       "content": "y"}, check=has("size", value=1)),
         Ask(400, body={"path": "x", "content": "y"}), foreign=404,
         given=lambda world: {"session": world.session()}),
-    "GET /api/e2b/files/{session}": Entry(Ask(200, check=has("files", 0, "path", value="f")),
+    "GET /api/e2b/files/{session}": Entry(Ask(200, check=has("files", 0, "path", value="g")),
                                           Ask(400, at=NO_SESSION), given=session_file),
     "POST /api/builds": Entry(
         Ask(201, body={"dockerfile": "FROM no-such-template"}, check=has("state", value="waiting")),
@@ -411,5 +475,5 @@ OPERATORS = {
     **registry("environments"), **registry("agents"), **registry("tools"), **registry("prompts"),
 }
 
-TABLE = {**SERVICE, **SANDBOXES, **COMMANDS, **FILES, **PREVIEWS, **CONTEXTS, **ARTIFACTS,
+TABLE = {**SERVICE, **SANDBOXES, **COMMANDS, **FILES, **PREVIEWS, **GIT, **CONTEXTS, **ARTIFACTS,
          **SESSIONS, **OPERATORS}

@@ -103,6 +103,10 @@ def with_field(base, path, value):
     ("Size", "{box}/execs/{exec}/resize", {"cols": 80, "rows": 24}),
     ("Timeout", "{box}/timeout", {"seconds": 5}),
     ("SandboxPatch", "{box}", {"metadata": {}}),
+    ("GitCloneRequest", "{box}/git/clone", {"url": "https://h/r"}),
+    ("GitCommitRequest", "{box}/git/commit", {"message": "m"}),
+    ("GitPushRequest", "{box}/git/push", {}),
+    ("GitStashApplyRequest", "{box}/git/stash/apply", {}),
 ])
 def test_every_field_of_every_wrong_type(rest, document, box, schema, path, base):
     made = rest.post("/api/sessions", {"environment": "Bash"}).json

@@ -88,6 +88,8 @@ atoll_rest_handler atoll_rest_registry_get, atoll_rest_registry_list, atoll_rest
 extern const struct atoll_routes atoll_rest_artifact_routes;
 /* template/versions.c: routes whose templates may have slashes in their names. */
 extern const struct atoll_routes atoll_rest_template_routes;
+/* git/git.c */
+extern const struct atoll_routes atoll_rest_git_routes;
 #define ATOLL_REST_TEMPLATE_MAX 512
 /* {template} of these routes, with its slashes. */
 void atoll_rest_template_reference(const struct atoll_api_call *call,

@@ -174,6 +174,7 @@ static const struct atoll_routes routes = {.rows = rows,
                                            .params = params,
                                            .param_count = ATOLL_ARRAY_LEN(params)};
 static const struct atoll_routes *const tables[] = {&routes, &atoll_rest_artifact_routes,
-                                                    &atoll_rest_template_routes, NULL};
+                                                    &atoll_rest_template_routes,
+                                                    &atoll_rest_git_routes, NULL};
 
 const struct atoll_facade atoll_rest_facade = {.is_own = true, .tables = tables};
