@@ -10,6 +10,8 @@
  * The root of a sandbox in a plan: its layers, and what builders have besides.
  */
 
+#define SLOT_HOST_FILES "hostfiles"
+
 static int add_layer(struct atoll_buf *plan, const char *slot, const char *source,
                      uint32_t disk_base)
 {
@@ -219,6 +221,18 @@ static int add_cache(const struct atoll_spec *spec, const struct atoll_cache *ca
     return -EINVAL;
 }
 
+/* A tree on the host template has the files that Atoll made for that template, such as /etc, but not the
+ * host's /usr. */
+static int add_tree_stack(struct atoll_buf *plan, const char *target, const char *layers)
+{
+    const struct atoll_po_overlay overlay = {
+        .target = target, .lowers = "empty", .below = SLOT_HOST_FILES, .within = ""};
+
+    if (!atoll_stack_is_host(layers))
+        return add_stack(plan, target, "empty", layers, false);
+    return add_layers(plan, overlay, atoll_stack_above_host(layers));
+}
+
 /* Of a tree of which only a part is shown, the whole is mounted at a place of its own. */
 static int add_tree(struct atoll_buf *plan, const struct atoll_tree *tree, size_t number)
 {
@@ -229,9 +243,9 @@ static int add_tree(struct atoll_buf *plan, const struct atoll_tree *tree, size_
     if (tree->raw)
         return add_bind(plan, ATOLL_BIND_LAYER, tree->path + 1, 0755, tree->layers);
     if (!tree->part)
-        return add_stack(plan, tree->path + 1, "empty", tree->layers, false);
+        return add_tree_stack(plan, tree->path + 1, tree->layers);
     (void)snprintf(place, sizeof(place), ".atoll/tree%zu", number);
-    r = add_stack(plan, place, "empty", tree->layers, false);
+    r = add_tree_stack(plan, place, tree->layers);
     if (r < 0)
         return r;
     bind.name = place;
@@ -242,11 +256,16 @@ static int add_tree(struct atoll_buf *plan, const struct atoll_tree *tree, size_
 /* A read-only overlay has at least two lower directories, hence the empty one. */
 static int add_trees(const struct atoll_spec *spec, struct atoll_buf *plan)
 {
-    bool copy = spec->builder == ATOLL_BUILDER_COPY;
+    bool copy = spec->builder == ATOLL_BUILDER_COPY, host = false;
     int r = spec->tree_count || copy ? add_layer(plan, "empty", "template/empty", 0) : 0;
 
     if (r == 0 && ((spec->tree_count && !has_stack(spec)) || copy))
         r = add_layer(plan, ATOLL_SLOT_STACK, "layers", base_of(spec));
+    for (size_t i = 0; r == 0 && i < spec->tree_count; i++)
+        if (!spec->trees[i].raw && atoll_stack_is_host(spec->trees[i].layers))
+            host = true;
+    if (r == 0 && host)
+        r = add_layer(plan, SLOT_HOST_FILES, "template/host", 0);
     if (r == 0 && copy)
         r = add_stack(plan, "import", "empty", spec->layers, true);
     for (size_t i = 0; r == 0 && i < spec->tree_count; i++)

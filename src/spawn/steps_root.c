@@ -258,7 +258,7 @@ static int attach_overlay(struct atoll_plan_run *b, const struct atoll_po_overla
     ATOLL_AUTOCLOSE int point = ATOLL_NO_FD;
     int r;
 
-    if (*overlay->target && overlay->stack.len > 0 && !*overlay->within) {
+    if (*overlay->target && (overlay->stack.len > 0 || *overlay->below) && !*overlay->within) {
         point = atoll_point_open(b, overlay->target, true, err);
         if (point < 0)
             return point;

@@ -291,3 +291,20 @@ def test_the_network_of_a_build():
         server.close()
         left = list((daemon.state / "network").iterdir())
         assert left == [], "the journal of a builder"
+
+
+def test_copies_from_stages_on_the_host_template(world, tmp_path):
+    (tmp_path / "Dockerfile").write_text("""FROM host AS made
+RUN mkdir /out && echo one > /out/one && echo two > /usr/local/two
+FROM host
+COPY --from=made /out/one /usr/local/two /copied/
+COPY --from=host /etc/passwd /copied/
+RUN --mount=type=bind,from=made,target=/seen cp /seen/out/one /copied/three
+""")
+    world.atoll("build", "-q", "-t", "copied", str(tmp_path), check=True)
+    shown = world.atoll("run", "--template", "copied", "--", "sh", "-c",
+                        "cd /copied && cat one two three && grep -c ^root: passwd", check=True)
+    assert shown.stdout == "one\ntwo\none\n1\n"
+    (tmp_path / "Dockerfile").write_text("FROM host\nCOPY --from=host /usr/bin/sh /copied/\n")
+    failed = world.atoll("build", "-q", str(tmp_path))
+    assert failed.returncode != 0 and "line 2" in failed.stderr

@@ -468,7 +468,9 @@ def until(rest, condition):
 
 def test_registry(rest):
     view = rest.get("/api/registry").json
-    assert view["environments"] == ["Bash", "Node", "Python3", "base", "code-interpreter-v1"]
+    assert view["environments"] == sorted(
+        path.stem for path in (ROOT / "registry" / "environments").glob("*.yaml"))
+    assert {"Bash", "Node", "Python3", "base", "code-interpreter-v1", "coding"} <= {*view["environments"]}
     assert view["problems"] == []
     assert view["agents"] == view["tools"] == view["prompts"] == []
     listed = rest.get("/api/registry/environments").json["environments"]

@@ -9,8 +9,10 @@ WORKDIR /home/user/nextjs-app
 RUN npx --yes create-next-app@14.2.20 . --ts --tailwind --no-eslint \
     --import-alias "@/*" --use-npm --no-app --no-src-dir
 
-RUN npx --yes shadcn@2.1.7 init -d
-RUN npx --yes shadcn@2.1.7 add --all
+# Components come from ui.shadcn.com. --build-arg COMPONENTS= leaves them out.
+ARG COMPONENTS=--all
+RUN [ -z "$COMPONENTS" ] || npx --yes shadcn@2.1.7 init -d
+RUN [ -z "$COMPONENTS" ] || npx --yes shadcn@2.1.7 add $COMPONENTS
 RUN npm install posthog-js
 
 # The home directory of the sandbox is the app.
