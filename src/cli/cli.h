@@ -116,6 +116,7 @@ extern const struct atoll_cli_verb atoll_cli_restart;
 extern const struct atoll_cli_verb atoll_cli_rename;
 extern const struct atoll_cli_verb atoll_cli_wait;
 extern const struct atoll_cli_verb atoll_cli_attach;
+extern const struct atoll_cli_verb atoll_cli_git;
 extern const struct atoll_cli_verb atoll_cli_net;
 extern const struct atoll_cli_verb atoll_cli_events;
 extern const struct atoll_cli_verb atoll_cli_top;

@@ -22,6 +22,7 @@ const struct atoll_cli_variable atoll_cli_variables[] = {
     {"ATOLL_API_KEY", "API key to send to ATOLL_URL"},
     {"ATOLL_CA_FILE", "certificate to trust with https://"},
     {"ATOLL_INSECURE", "1: accept any certificate"},
+    {"ATOLL_GIT_PASSWORD", "password or token of the server, for `atoll git`"},
     {"NO_COLOR", "if set: no colours, even on a terminal"},
     {0},
 };
@@ -69,7 +70,7 @@ static void print_names(const char *group)
 {
     for (const struct atoll_cli_verb *const *verb = atoll_cli_verbs; *verb; verb++)
         if (is_in_group(*verb, group))
-            (void)printf("  %-17s %s\n", (*verb)->name, (*verb)->summary);
+            (void)printf("  %-18s %s\n", (*verb)->name, (*verb)->summary);
 }
 
 void atoll_cli_print_group(const char *group)

@@ -10,6 +10,7 @@
 #define EXEC_ID_LEN 16
 
 static const struct atoll_cli_word words[] = {
+    {.name = "ACTION"},
     {.name = "ATOLLD-OPTION"},
     {.name = "ARG", .source = ATOLL_CLI_FROM_FILES},
     {.name = "CODE"},

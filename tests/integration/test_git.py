@@ -265,7 +265,6 @@ def test_typed_problems(box):
     box.out("touch w/.git/index.lock")
     status, git = box.problem("add", {"path": "w", "all": True})
     assert (status, git["problem"]) == (409, "locked")
-    box.out("sudo chown -R root w || true")
 
 
 @pytest.mark.parametrize("verb, body", [
@@ -286,3 +285,35 @@ def test_refused_before_anything_runs(box, verb, body):
     answer = box.post(f"git/{verb}", body)
     assert answer.status == 400, answer.body
     assert "git" not in answer.json and box.get("execs").json["execs"] == []
+
+
+def test_the_command_line(daemon, repo):
+    def atoll(*words, status=0, **more):
+        ended = daemon.atoll("git", repo.id, *words, **more)
+        assert ended.returncode == status, ended.stderr
+        return ended.stdout
+
+    repo.write("new", "n\n")
+    assert atoll("-C", "w", "status") == "## main\n?? new\n"
+    assert atoll("clone", "--bare", "w", "origin.git").startswith("main ")
+    atoll("-C", "w", "add", "new")
+    told = atoll("-C", "w", "commit", "-m", "second", "--author", "Bob <bob@example.org>")
+    assert told.startswith("main ") and told.endswith(" second\n")
+    assert "+n\n" in atoll("-C", "w", "diff", "HEAD~1", "HEAD")
+    assert [line.split(" ", 2)[2] for line in atoll("-C", "w", "log", "-n2").splitlines()] == \
+        ["Bob: second", "Ann: first"]
+    atoll("-C", "w", "remote", "origin", "../origin.git")
+    assert "../origin.git" in atoll("-C", "w", "remote")
+    assert "fast_forward" in atoll("-C", "w", "push", "--set-upstream")
+    atoll("-C", "w", "branch", "dev")
+    assert "* main" in atoll("-C", "w", "branch")
+    atoll("-C", "w", "branch", "-d", "dev")
+    atoll("-C", "w", "config", "a.b", "c")
+    assert "a.b" in atoll("-C", "w", "config", "a.b")
+    atoll("-C", "w", "config", "-d", "a.b")
+    atoll("-C", "w", "tag", "v1")
+    assert daemon.json("git", repo.id, "-C", "w", "tag")["tags"][0]["name"] == "v1"
+    assert "unknown action" in daemon.atoll("git", repo.id, "frob").stderr
+    assert "not with 0 arguments" in daemon.atoll("git", repo.id, "checkout").stderr
+    assert 'no field "amend"' in daemon.atoll("git", repo.id, "fetch", "--amend").stderr
+    assert "not a git repository" in daemon.atoll("git", repo.id, "-C", "/tmp", "status").stderr
