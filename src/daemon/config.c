@@ -148,6 +148,10 @@ static const struct option {
      "LIST",
      "internal addresses that sandboxes may reach if their policy allows it:\nprivate ranges, this "
      "host, such as 10.0.0.5:443 (none)"},
+    {"cache", "ATOLL_CACHE", KIND_SIZE, AT(cache_max_bytes), 0, NULL, "SIZE",
+     "size of downloads that never change (packages) which are kept for all\nsandboxes, such as 10G (none)"},
+    {"cache-table", "ATOLL_CACHE_TABLE", KIND_PATH, AT(cache_table), ATOLL_CONFIG_PATH_MAX, NULL,
+     "FILE", "which downloads these are, YAML (downloads.yaml in the registry)"},
     {"image-mirror", "ATOLL_IMAGE_MIRROR", KIND_TEXT, AT(image_mirrors), 4096, NULL, "LIST",
      "mirrors of registries, HOST=URL, such as docker.io=https://mirror.example (none)"},
     {"image-insecure", "ATOLL_IMAGE_INSECURE", KIND_TEXT, AT(image_insecure), 4096, NULL, "LIST",

@@ -46,6 +46,8 @@ struct atoll_config {
     uint32_t io_mbps; /* MiB a second; 0: no limit */
     char network_max[4096];
     char network_deny[16384], network_internal[16384];
+    uint64_t cache_max_bytes;                       /* 0: downloads are not kept */
+    char cache_table[ATOLL_CONFIG_PATH_MAX];        /* "": the one in the registry */
     char image_mirrors[4096], image_insecure[4096]; /* separated by commas or blanks */
     char image_logins[ATOLL_CONFIG_PATH_MAX];       /* "": none */
     uint64_t image_max_bytes;

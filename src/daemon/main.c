@@ -15,6 +15,7 @@
 #include "api/signed_url.h"
 #include "base/buf.h"
 #include "daemon/config.h"
+#include "daemon/downloads.h"
 #include "daemon/process.h"
 #include "daemon/providers.h"
 #include "daemon/site.h"
@@ -215,6 +216,21 @@ static int open_store(struct daemon *d, struct atoll_store **ret, struct atoll_e
     return r < 0 ? r : atoll_store_open_sqlite(d->state_fd, ret, err);
 }
 
+/* The table of downloads that are kept; NULL: none are. */
+static int load_downloads(struct daemon *d, char **ret, struct atoll_error *err)
+{
+    char path[ATOLL_CONFIG_PATH_MAX + 32];
+
+    if (d->config.cache_max_bytes == 0)
+        return 0;
+    if (*d->config.cache_table)
+        return atoll_downloads_load(d->config.cache_table, ret, err);
+    if (!*d->config.registry)
+        atoll_process_find_data("registry", d->config.registry, sizeof(d->config.registry));
+    (void)snprintf(path, sizeof(path), "%s/downloads.yaml", d->config.registry);
+    return atoll_downloads_load(path, ret, err);
+}
+
 static int open_engine(struct daemon *d, struct atoll_error *err)
 {
     const struct atoll_daemon_place place = {.loop = d->loop,
@@ -248,6 +264,7 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .network_most = d->config.network_max,
         .network_deny = d->config.network_deny,
         .network_internal = d->config.network_internal,
+        .cache_max_bytes = d->config.cache_max_bytes,
         .images = {.mirrors = d->config.image_mirrors,
                    .insecure = d->config.image_insecure,
                    .logins = *d->config.image_logins ? d->config.image_logins : NULL,
@@ -255,6 +272,7 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .kinds = &atoll_provider_choices,
     };
     char file[ATOLL_CONFIG_PATH_MAX], egress[ATOLL_CONFIG_PATH_MAX + 16];
+    ATOLL_AUTOFREE char *downloads = NULL;
     struct atoll_host_caps caps;
     struct atoll_buf json;
     int r = atoll_process_find_programs(d->programs, sizeof(d->programs), err);
@@ -267,6 +285,9 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
     config.host_json = atoll_buf_str(&json);
     atoll_daemon_providers_file(&place, file);
     config.providers_file = file;
+    if (r == 0)
+        r = load_downloads(d, &downloads, err);
+    config.cache_table = downloads;
     if (r == 0)
         r = make_egress_ca(d, err);
     if (r == 0)

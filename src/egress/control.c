@@ -1,15 +1,11 @@
-#include "egress/control.h"
-
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include "base/log.h"
 #include "egress/box.h"
+#include "egress/cache.h"
+#include "egress/control_internal.h"
 #include "egress/peers.h"
 #include "egress/report.h"
-#include "egress/secrets.h"
 
 #define OUT_MAX ((size_t)4 * 1024 * 1024)
 /* Events wait in their own queue beyond this, so that answers pass. */
@@ -17,30 +13,8 @@
 /* For a daemon to come, at first and after the last one has left. */
 #define IDLE_MS 5000
 #define FIRST_MS 60000
-#define KEEPERS_MAX ATOLL_FD_PASS_MAX
-/* Descriptors: of everything else, of one sandbox, of one connection. A relay waits for a pipe if there is
- * none. Shares may exceed their total three times (base/shares.h). */
-#define FDS_OTHERS 1024
-#define FDS_BOX 2
-#define FDS_CONNECTION (2 * 3)
-#define CONNECTIONS_MIN 64
-
-/* A process that keeps sandboxes alive. */
-struct keeper {
-    int pidfd; /* owned; ATOLL_NO_FD: none, or it has ended */
-    struct atoll_watch watch;
-    struct atoll_control *control;
-};
-
-struct atoll_control {
-    struct atoll_egress *egress;
-    struct atoll_watch listening;
-    struct atoll_channel daemon; /* fd ATOLL_NO_FD: not connected */
-    struct atoll_watch watch;
-    struct atoll_timer idle;
-    struct keeper keepers[KEEPERS_MAX];
-    size_t total_wanted; /* connections, by the daemon; 0: as many as possible */
-};
+/* Counters of the cache are sent together. */
+#define COUNTING_MS 200
 
 static void check_idle(void *arg)
 {
@@ -113,8 +87,8 @@ static void on_event(void *arg)
         atoll_log(ATOLL_LOG_WARN, "cannot watch the daemon's connection", NULL);
 }
 
-static void answer(struct atoll_control *c, uint16_t type, uint32_t id,
-                   const struct atoll_msg_desc *desc, const void *msg)
+void atoll_control_answer(struct atoll_control *c, uint16_t type, uint32_t id,
+                          const struct atoll_msg_desc *desc, const void *msg)
 {
     if (c->daemon.fd < 0)
         return;
@@ -129,25 +103,28 @@ static void answer_error(struct atoll_control *c, uint32_t id, const struct atol
 {
     struct atoll_em_error msg = {(uint32_t)error->kind, error->errnum, error->text};
 
-    answer(c, ATOLL_EGRESS_ERROR, id, &atoll_em_error_desc, &msg);
+    atoll_control_answer(c, ATOLL_EGRESS_ERROR, id, &atoll_em_error_desc, &msg);
 }
 
-bool atoll_control_dial(struct atoll_control *c, const struct atoll_em_dial *message)
+bool atoll_control_tell(struct atoll_control *c, uint16_t type, const struct atoll_msg_desc *desc,
+                        const void *msg)
 {
-    if (!c || c->daemon.fd < 0 ||
-        atoll_channel_send(&c->daemon, ATOLL_EGRESS_DIAL, 0, &atoll_em_dial_desc, message, NULL,
-                           0) < 0)
+    if (!c || c->daemon.fd < 0 || atoll_channel_send(&c->daemon, type, 0, desc, msg, NULL, 0) < 0)
         return false;
     on_event(c);
     return true;
 }
 
-/* Requests: each gets its decoded message and takes the descriptors that it uses; an error that it returns
- * is the answer. */
+bool atoll_control_dial(struct atoll_control *c, const struct atoll_em_dial *message)
+{
+    return atoll_control_tell(c, ATOLL_EGRESS_DIAL, &atoll_em_dial_desc, message);
+}
+
+/* Processes that keep sandboxes alive. */
 
 static void keeper_ended(void *arg, uint32_t events)
 {
-    struct keeper *k = arg;
+    struct atoll_control_keeper *k = arg;
 
     (void)events;
     atoll_watch_close(&k->watch);
@@ -156,17 +133,17 @@ static void keeper_ended(void *arg, uint32_t events)
         expect_daemon(k->control);
 }
 
-static void keeper_done(struct keeper *k)
+static void keeper_done(struct atoll_control_keeper *k)
 {
     atoll_watch_close(&k->watch);
     if (k->pidfd >= 0)
         (void)close(ATOLL_TAKE_FD(k->pidfd));
 }
 
-static void take_keepers(struct atoll_control *c, struct atoll_frame *frame)
+void atoll_control_take_keepers(struct atoll_control *c, struct atoll_frame *frame)
 {
     for (size_t i = 0; i < KEEPERS_MAX; i++) {
-        struct keeper *k = &c->keepers[i];
+        struct atoll_control_keeper *k = &c->keepers[i];
 
         keeper_done(k);
         if (i >= frame->nfds)
@@ -178,268 +155,33 @@ static void take_keepers(struct atoll_control *c, struct atoll_frame *frame)
     }
 }
 
-/* As many connections as the limit of descriptors permits. */
-static void set_total(struct atoll_control *c)
-{
-    struct rlimit limit = {1024, 1024};
-    size_t used = FDS_OTHERS + FDS_BOX * c->egress->boxes.used, most;
+/* Counters of the cache. */
 
-    (void)getrlimit(RLIMIT_NOFILE, &limit);
-    most = limit.rlim_cur > used ? ((size_t)limit.rlim_cur - used) / FDS_CONNECTION : 0;
-    most = ATOLL_MAX(most, (size_t)CONNECTIONS_MIN);
-    c->egress->shares.max = c->total_wanted > 0 ? ATOLL_MIN(most, c->total_wanted) : most;
+static void send_counts(void *arg)
+{
+    struct atoll_control *c = arg;
+    struct atoll_cache_counts n;
+
+    if (c->daemon.fd < 0 || !atoll_cache_table_of(c->egress->cache))
+        return; /* they are sent after the next CACHE */
+    atoll_cache_take_counts(c->egress->cache, &n);
+    (void)!atoll_control_tell(c, ATOLL_EGRESS_CACHED, &atoll_em_cached_desc,
+                              &(struct atoll_em_cached){.hits = n.hits,
+                                                        .misses = n.misses,
+                                                        .hit_bytes = n.hit_bytes,
+                                                        .miss_bytes = n.miss_bytes,
+                                                        .evictions = n.evictions,
+                                                        .mismatches = n.mismatches,
+                                                        .failures = n.failures,
+                                                        .bytes = n.bytes,
+                                                        .files = n.files});
 }
 
-static int do_hello(struct atoll_control *c, struct atoll_frame *frame, const void *msg,
-                    struct atoll_error *err)
+static void on_count(void *arg)
 {
-    const struct atoll_em_hello *hello = msg;
-    struct atoll_em_hello reply = {.version = ATOLL_EGRESS_VERSION, .pid = (uint32_t)getpid()};
-    struct atoll_box *box;
+    struct atoll_control *c = arg;
 
-    if (hello->version != ATOLL_EGRESS_VERSION)
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPROTO,
-                          "this atoll-egress speaks version %d, the daemon %u",
-                          ATOLL_EGRESS_VERSION, hello->version);
-    take_keepers(c, frame);
-    c->total_wanted = (size_t)hello->total_max;
-    set_total(c);
-    reply.total_max = c->egress->shares.max;
-    for (size_t pos = 0; (box = atoll_map_next(&c->egress->boxes, &pos));)
-        box->named = false;
-    answer(c, ATOLL_EGRESS_REPLY, frame->id, &atoll_em_hello_desc, &reply);
-    return 0;
-}
-
-static int parse_put(const struct atoll_em_put *put, struct atoll_network_policy **ret_policy,
-                     struct atoll_network_bound **ret_bound, struct atoll_error *err)
-{
-    json_t *policy = put->policy.len > 0 ? json_loadb((const char *)put->policy.data,
-                                                      put->policy.len, JSON_DECODE_ANY, NULL)
-                                         : json_null();
-    json_t *bound = put->bound.len > 0 ? json_loadb((const char *)put->bound.data, put->bound.len,
-                                                    JSON_DECODE_ANY, NULL)
-                                       : json_null();
-    int r = policy && bound
-                ? 0
-                : atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the policy is not JSON");
-
-    if (r == 0)
-        r = atoll_network_policy_parse(policy, ret_policy, err);
-    if (r == 0 && (r = atoll_network_bound_parse(bound, ret_bound, err)) < 0)
-        *ret_policy = atoll_network_policy_free(*ret_policy);
-    json_decref(policy);
-    json_decref(bound);
-    return r;
-}
-
-static struct atoll_box *find_box(const struct atoll_control *c, const char *id,
-                                  struct atoll_error *err)
-{
-    struct atoll_box *box = atoll_map_get(&c->egress->boxes, id);
-
-    if (!box)
-        (void)atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "no sandbox %.64s here", id);
-    return box;
-}
-
-static int do_policy(struct atoll_control *c, struct atoll_frame *frame, const void *msg,
-                     struct atoll_error *err)
-{
-    const struct atoll_em_put *put = msg;
-    struct atoll_box *box = find_box(c, put->id, err);
-    struct atoll_network_policy *policy;
-    struct atoll_network_bound *bound;
-    int r = box ? parse_put(put, &policy, &bound, err) : -ENOENT;
-
-    if (r < 0)
-        return r;
-    atoll_peers_add(box, put->name);
-    atoll_box_set_policy(box, policy, bound);
-    answer(c, ATOLL_EGRESS_REPLY, frame->id, NULL, NULL);
-    return 0;
-}
-
-static int put_again(struct atoll_box *box, struct atoll_frame *frame,
-                     struct atoll_network_policy *policy, struct atoll_network_bound *bound,
-                     struct atoll_error *err)
-{
-    int r =
-        atoll_box_set_sockets(box, ATOLL_TAKE_FD(frame->fds[0]), ATOLL_TAKE_FD(frame->fds[1]), err);
-
-    if (r < 0) {
-        (void)atoll_network_policy_free(policy);
-        (void)atoll_network_bound_free(bound);
-        atoll_box_remove(box);
-        return r;
-    }
-    box->named = true;
-    atoll_box_set_policy(box, policy, bound);
-    return 0;
-}
-
-static int do_put(struct atoll_control *c, struct atoll_frame *frame, const void *msg,
-                  struct atoll_error *err)
-{
-    const struct atoll_em_put *put = msg;
-    struct atoll_box *box = atoll_map_get(&c->egress->boxes, put->id);
-    struct atoll_network_policy *policy;
-    struct atoll_network_bound *bound;
-    int r;
-
-    if (frame->nfds != 2)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "two descriptors are needed");
-    /* A sandbox of another tenant cannot have the same id, but what it left behind could. */
-    if (box && strcmp(box->tenant, put->tenant) != 0) {
-        atoll_box_remove(box);
-        box = NULL;
-    }
-    r = parse_put(put, &policy, &bound, err);
-    if (r < 0)
-        return r;
-    if (box) {
-        atoll_peers_add(box, put->name);
-        r = put_again(box, frame, policy, bound, err);
-    } else {
-        r = atoll_box_open(c->egress, put, ATOLL_TAKE_FD(frame->fds[0]),
-                           ATOLL_TAKE_FD(frame->fds[1]), policy, bound, err);
-        if (r < 0) {
-            (void)atoll_network_policy_free(policy);
-            (void)atoll_network_bound_free(bound);
-        }
-    }
-    set_total(c);
-    if (r == 0)
-        answer(c, ATOLL_EGRESS_REPLY, frame->id, NULL, NULL);
-    return r;
-}
-
-static int do_synced(struct atoll_control *c, struct atoll_frame *frame, const void *msg,
-                     struct atoll_error *err)
-{
-    struct atoll_box *box;
-
-    (void)msg;
-    (void)err;
-    for (size_t pos = 0; (box = atoll_map_next(&c->egress->boxes, &pos));)
-        if (!box->named)
-            atoll_box_remove(box);
-    answer(c, ATOLL_EGRESS_REPLY, frame->id, NULL, NULL);
-    return 0;
-}
-
-static int do_drop(struct atoll_control *c, struct atoll_frame *frame, const void *msg,
-                   struct atoll_error *err)
-{
-    const struct atoll_em_ref *ref = msg;
-    struct atoll_box *box = find_box(c, ref->id, err);
-    struct atoll_em_stats stats;
-
-    if (!box)
-        return -ENOENT;
-    atoll_box_close_connections(box);
-    stats = box->stats;
-    atoll_box_remove(box);
-    set_total(c);
-    answer(c, ATOLL_EGRESS_REPLY, frame->id, &atoll_em_stats_desc, &stats);
-    return 0;
-}
-
-static int do_stats(struct atoll_control *c, struct atoll_frame *frame, const void *msg,
-                    struct atoll_error *err)
-{
-    const struct atoll_em_ref *ref = msg;
-    struct atoll_box *box = find_box(c, ref->id, err);
-
-    if (!box)
-        return -ENOENT;
-    answer(c, ATOLL_EGRESS_REPLY, frame->id, &atoll_em_stats_desc, &box->stats);
-    return 0;
-}
-
-static int do_end(struct atoll_control *c, struct atoll_frame *frame, const void *msg,
-                  struct atoll_error *err)
-{
-    (void)frame;
-    (void)msg;
-    (void)err;
-    atoll_loop_stop(c->egress->loop);
-    return 0;
-}
-
-static int do_ping(struct atoll_control *c, struct atoll_frame *frame, const void *msg,
-                   struct atoll_error *err)
-{
-    (void)msg;
-    (void)err;
-    answer(c, ATOLL_EGRESS_REPLY, frame->id, NULL, NULL);
-    return 0;
-}
-
-static int do_secrets(struct atoll_control *c, struct atoll_frame *frame, const void *msg,
-                      struct atoll_error *err)
-{
-    const struct atoll_em_secrets *secrets = msg;
-    int r = atoll_secrets_set(&c->egress->secrets, secrets->tenant, &secrets->secrets, err);
-
-    if (r == 0)
-        answer(c, ATOLL_EGRESS_REPLY, frame->id, NULL, NULL);
-    return r;
-}
-
-static int do_dialed(struct atoll_control *c, struct atoll_frame *frame, const void *msg,
-                     struct atoll_error *err)
-{
-    const struct atoll_em_dialed *dialed = msg;
-
-    (void)err;
-    atoll_peer_dial_answer(c->egress, dialed->number,
-                           frame->nfds > 0 ? ATOLL_TAKE_FD(frame->fds[0]) : ATOLL_NO_FD,
-                           dialed->errnum);
-    answer(c, ATOLL_EGRESS_REPLY, frame->id, NULL, NULL);
-    return 0;
-}
-
-static const struct request {
-    uint16_t type;
-    const struct atoll_msg_desc *desc; /* NULL: empty */
-    int (*fn)(struct atoll_control *c, struct atoll_frame *frame, const void *msg,
-              struct atoll_error *err);
-} requests[] = {
-    {ATOLL_EGRESS_HELLO, &atoll_em_hello_desc, do_hello},
-    {ATOLL_EGRESS_PUT, &atoll_em_put_desc, do_put},
-    {ATOLL_EGRESS_SYNCED, NULL, do_synced},
-    {ATOLL_EGRESS_POLICY, &atoll_em_put_desc, do_policy},
-    {ATOLL_EGRESS_DROP, &atoll_em_ref_desc, do_drop},
-    {ATOLL_EGRESS_STATS, &atoll_em_ref_desc, do_stats},
-    {ATOLL_EGRESS_END, NULL, do_end},
-    {ATOLL_EGRESS_PING, NULL, do_ping},
-    {ATOLL_EGRESS_SECRETS, &atoll_em_secrets_desc, do_secrets},
-    {ATOLL_EGRESS_DIALED, &atoll_em_dialed_desc, do_dialed},
-};
-
-static int serve(struct atoll_control *c, struct atoll_frame *frame, struct atoll_error *err)
-{
-    union {
-        struct atoll_em_hello hello;
-        struct atoll_em_put put;
-        struct atoll_em_ref ref;
-        struct atoll_em_secrets secrets;
-        struct atoll_em_dialed dialed;
-    } msg;
-    int r;
-
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(requests); i++) {
-        const struct request *request = &requests[i];
-
-        if (request->type != frame->type)
-            continue;
-        r = request->desc ? atoll_msg_decode(request->desc, frame->payload, frame->len, &msg, err)
-                          : 0;
-        return r < 0 ? r : request->fn(c, frame, &msg, err);
-    }
-    return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, ENOSYS, "unknown request %u",
-                      (unsigned)frame->type);
+    atoll_timer_set(&c->counting, c->egress->loop, COUNTING_MS, send_counts, c);
 }
 
 /* -ECONNRESET: the daemon was disconnected. */
@@ -448,7 +190,7 @@ static int on_frame(void *arg, struct atoll_frame *frame)
     struct atoll_control *c = arg;
     struct atoll_error err;
 
-    if (serve(c, frame, &err) < 0)
+    if (atoll_control_serve(c, frame, &err) < 0)
         answer_error(c, frame->id, &err);
     for (size_t i = 0; i < frame->nfds; i++)
         if (frame->fds[i] >= 0)
@@ -522,6 +264,8 @@ int atoll_control_open(struct atoll_egress *egress, int listen_fd, struct atoll_
         return atoll_fail_errno(err, -r, "watch the control socket");
     }
     atoll_reports_on_queued(egress->reports, on_event, c);
+    if (egress->cache)
+        atoll_cache_on_count(egress->cache, on_count, c);
     atoll_timer_set(&c->idle, egress->loop, FIRST_MS, check_idle, c);
     egress->control = c;
     *ret = c;
@@ -538,6 +282,9 @@ struct atoll_control *atoll_control_close(struct atoll_control *c)
         atoll_box_remove(box);
     atoll_reports_on_queued(c->egress->reports, NULL, NULL);
     drop_daemon(c);
+    if (c->egress->cache)
+        atoll_cache_on_count(c->egress->cache, NULL, NULL);
+    atoll_timer_cancel(&c->counting);
     atoll_timer_cancel(&c->idle);
     for (size_t i = 0; i < KEEPERS_MAX; i++)
         keeper_done(&c->keepers[i]);

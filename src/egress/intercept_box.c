@@ -85,7 +85,16 @@ static void cancel(void *arg, void *handle)
     free(c);
 }
 
-static const struct atoll_intercept_hooks hooks = {transform, secret, dial, cancel, release};
+/* What a tenant's proxy answers is not shared with others. */
+static struct atoll_cache *cache(void *arg, const char **ret_tenant)
+{
+    const struct binding *b = arg;
+
+    *ret_tenant = b->box->tenant;
+    return b->has_address && !b->box->policy->proxy_address ? b->box->egress->cache : NULL;
+}
+
+static const struct atoll_intercept_hooks hooks = {transform, secret, dial, cancel, release, cache};
 
 struct atoll_intercept *atoll_intercept_start(const struct atoll_intercept_config *config,
                                               int *ret_fd)

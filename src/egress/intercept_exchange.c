@@ -21,6 +21,7 @@ static void release(struct atoll_exchange *x, bool complete)
     struct atoll_upstream *up = x->up;
 
     atoll_list_remove(&x->node);
+    atoll_exchange_leave_cache(x, complete);
     ATOLL_LIST_FOREACH (&i->upstreams, node) {
         struct atoll_upstream *other = ATOLL_CONTAINER_OF(node, struct atoll_upstream, node);
         if (other->first == x)
@@ -89,6 +90,8 @@ static void client_drained(void *arg, struct atoll_http_request *req)
     (void)req;
     if (x->up)
         x->up->wire->resume(x);
+    else if (x->read)
+        atoll_cache_read_more(x->read);
 }
 
 static void body_data(void *arg, struct atoll_http_request *req, const uint8_t *bytes, size_t n)
@@ -174,6 +177,7 @@ bool atoll_exchange_head(struct atoll_exchange *x, int status, const char *reaso
     if (!copy_fields(x, fields, &type))
         return false;
     x->begun = true;
+    atoll_exchange_keep_head(x, status, fields, length);
     if (*reason)
         atoll_http_set_reason(x->req, reason);
     atoll_http_begin(x->req, status, type, length);
@@ -202,8 +206,9 @@ bool atoll_exchange_only_head(struct atoll_exchange *x, int status, const struct
 bool atoll_exchange_body(struct atoll_exchange *x, const uint8_t *bytes, size_t n, bool *ret_full)
 {
     int r = atoll_http_write(x->req, bytes, n);
+    bool disk_full = atoll_exchange_keep_body(x, bytes, n);
 
-    *ret_full = atoll_http_pending(x->req) > ATOLL_HTTP_HIGH_WATER;
+    *ret_full = atoll_http_pending(x->req) > ATOLL_HTTP_HIGH_WATER || disk_full;
     return r == 0 || r == -EPIPE; /* if the client has disconnected, on_close reports it */
 }
 
@@ -284,7 +289,8 @@ void atoll_exchange_start(struct atoll_intercept *i, struct atoll_http_request *
     r = atoll_exchange_prepare(x, t, &err);
     if (r == 0) {
         x->upgrade = atoll_http_wanted_upgrade(req) != NULL;
-        atoll_upstream_find(x);
+        if (t || !atoll_exchange_from_cache(x))
+            atoll_upstream_find(x);
     } else if (err.kind == ATOLL_ERR_INVALID_ARGUMENT) {
         atoll_intercept_refuse(take_request(x), 431, err.text);
         release(x, false);

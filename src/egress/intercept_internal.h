@@ -2,6 +2,7 @@
 #include <nghttp2/nghttp2.h>
 #include "base/list.h"
 #include "base/map.h"
+#include "egress/cache.h"
 #include "egress/intercept.h"
 #include "net/http1_answer.h"
 #include "net/http_server.h"
@@ -15,6 +16,7 @@
  *   intercept_box.c       the interception of a sandbox's connection: its policy, secrets and dials
  *   intercept_exchange.c  one request, from its head to the end of its answer
  *   intercept_head.c      the request as it is sent: where to, with which headers
+ *   intercept_cache.c     downloads that are kept
  *   intercept_upstream.c  connections to servers: dial, TLS, which one takes a request
  *   intercept_http1.c     a connection that speaks HTTP/1.1
  *   intercept_http2.c     a connection that speaks HTTP/2
@@ -38,6 +40,9 @@ struct atoll_intercept_hooks {
     void (*cancel)(void *arg, void *dial);
     /* Once for each dial, when its connection is closed or was not made. */
     void (*release)(void *arg);
+    /* The cache of downloads, and whose requests these are (borrowed until the callback returns); NULL:
+     * this connection uses none. The function may be NULL. */
+    struct atoll_cache *(*cache)(void *arg, const char **ret_tenant);
 };
 
 /* For what the client takes us. */
@@ -109,6 +114,14 @@ struct atoll_exchange {
     int status;
     struct atoll_buf answer; /* "name\0value\0" pairs of the answer's head or trailers */
     size_t owed;             /* bytes of the answer not yet returned to the windows */
+
+    /* A download that may be kept. */
+    struct atoll_cache *cache;
+    char *url; /* owned; NULL: it is not one */
+    struct atoll_cache_expected expected;
+    struct atoll_cache_read *read;   /* answered from the cache */
+    struct atoll_cache_write *write; /* kept while it passes */
+    bool missed;                     /* a server answers */
 };
 
 /* What differs between servers of HTTP/1.1 and of HTTP/2. */
@@ -211,6 +224,16 @@ void atoll_exchange_fail(struct atoll_exchange *x, const char *fmt, ...) ATOLL_P
 /* The connection was closed. Sends a request again that the server has not seen, or that may be repeated;
  * otherwise fails it. unseen: the server says that it has not processed it. */
 void atoll_exchange_lost(struct atoll_exchange *x, bool answered, bool unseen);
+
+/* intercept_cache.c */
+/* Whether the cache answers; if it cannot after all, the exchange finds a connection. */
+bool atoll_exchange_from_cache(struct atoll_exchange *x);
+/* The head of a server's answer; its body: true if the disk does not take more at present. */
+void atoll_exchange_keep_head(struct atoll_exchange *x, int status, const struct atoll_buf *fields,
+                              int64_t length);
+bool atoll_exchange_keep_body(struct atoll_exchange *x, const uint8_t *bytes, size_t n);
+/* The exchange ends. */
+void atoll_exchange_leave_cache(struct atoll_exchange *x, bool complete);
 
 /* intercept_upstream.c */
 /* Finds or makes a connection for the exchange, or lets it wait for one. May free the exchange. */

@@ -56,7 +56,7 @@ void atoll_upstream_free(struct atoll_upstream *up)
 /* Whether the exchange waits for this connection to be made. */
 static bool waits_for(const struct atoll_exchange *x, const struct atoll_upstream *up)
 {
-    if (x->up || strcmp(x->place.key, up->place.key) != 0)
+    if (x->up || x->read || strcmp(x->place.key, up->place.key) != 0)
         return false;
     return up->http1_only ? up->first == x : !x->upgrade;
 }
@@ -279,7 +279,7 @@ static struct atoll_exchange *find_servable(struct atoll_intercept *i)
 {
     ATOLL_LIST_FOREACH (&i->exchanges, node) {
         struct atoll_exchange *x = ATOLL_CONTAINER_OF(node, struct atoll_exchange, node);
-        if (!x->up && (find_ready(x) || may_dial(x)))
+        if (!x->up && !x->read && (find_ready(x) || may_dial(x)))
             return x;
     }
     return NULL;

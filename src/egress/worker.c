@@ -1,10 +1,14 @@
 #include "egress/worker.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include "base/clock.h"
+#include "base/log.h"
+#include "egress/cache.h"
 #include "egress/control.h"
 #include "egress/dns.h"
 #include "egress/host_addresses.h"
@@ -16,7 +20,8 @@
 #include "egress/secrets.h"
 #include "sandbox/self.h"
 
-#define OVERFLOW_ID 65534 /* what the kernel shows for unmapped ids; owns no files */
+#define CACHE_DIR "egress/cache" /* below the state directory */
+#define OVERFLOW_ID 65534        /* what the kernel shows for unmapped ids; owns no files */
 
 /* A worker that was taken over cannot read root's files, nor the state directory. Without CAP_SETUID (a
  * daemon that has confined itself started us) it stays as it is: it has no capability. */
@@ -32,9 +37,37 @@ static int leave_root(struct atoll_error *err)
     return r;
 }
 
+/* The directory of the cache. As root it belongs to the user that the worker becomes, and its group to a
+ * worker that stays root without capabilities. */
+static int open_cache_directory(int state_fd)
+{
+    bool as_root = geteuid() == 0;
+    int fd;
+
+    if (mkdirat(state_fd, CACHE_DIR, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    fd = openat(state_fd, CACHE_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return -errno;
+    if (as_root && fchown(fd, OVERFLOW_ID, 0) == 0)
+        (void)!fchmod(fd, 02770);
+    return fd;
+}
+
+static void open_cache(struct atoll_egress *egress, int directory_fd)
+{
+    struct atoll_error err;
+
+    if (directory_fd < 0)
+        (void)atoll_fail_errno(&err, -directory_fd, "open " CACHE_DIR);
+    else if (atoll_cache_open(egress->loop, directory_fd, &egress->cache, &err) == 0)
+        return;
+    atoll_log(ATOLL_LOG_WARN, "downloads are not kept", "error", err.text, NULL);
+}
+
 static int open_parts(struct atoll_egress *egress, int state_fd, struct atoll_error *err)
 {
-    int r = atoll_loop_new(&egress->loop, err);
+    int r = atoll_loop_new(&egress->loop, err), directory_fd = open_cache_directory(state_fd);
 
     if (r == 0)
         r = atoll_interceptor_open(egress->loop, state_fd, &egress->interceptor, err);
@@ -46,12 +79,17 @@ static int open_parts(struct atoll_egress *egress, int state_fd, struct atoll_er
         r = atoll_host_addresses_open(egress->loop, &egress->host, err);
     if (r == 0)
         r = atoll_resolver_new(egress->loop, NULL, &egress->resolver, err);
+    if (r == 0)
+        open_cache(egress, directory_fd);
+    else if (directory_fd >= 0)
+        (void)close(directory_fd);
     return r;
 }
 
 static void close_parts(struct atoll_egress *egress)
 {
     egress->resolver = atoll_resolver_free(egress->resolver);
+    egress->cache = atoll_cache_close(egress->cache);
     egress->interceptor = atoll_interceptor_close(egress->interceptor);
     egress->host = atoll_host_addresses_close(egress->host);
     egress->reports = atoll_reports_free(egress->reports);

@@ -59,7 +59,7 @@ static int open_state(struct atoll_engine *engine, struct atoll_error *err)
                               err);
     if (r == 0)
         r = atoll_network_open(engine, engine->config.egress_program, err);
-    engine->config.egress_program = NULL; /* borrowed for the start only */
+    engine->config.egress_program = engine->config.cache_table = NULL; /* borrowed for the start */
     if (r == 0)
         r = atoll_images_new(engine, &engine->config.images, &engine->images, err);
     engine->config.images = (struct atoll_images_config){0}; /* likewise */

@@ -110,6 +110,10 @@ struct atoll_engine_config {
     /* The operator's bound on networks, as in the options of the daemon: --network-max,
      * --network-deny, --network-internal. Copied; NULL: none. */
     const char *network_most, *network_deny, *network_internal;
+    /* Downloads that atoll-egress keeps for all sandboxes: their size, and the table as JSON
+     * (egress/cache_table.h), copied. NULL: it keeps none. */
+    uint64_t cache_max_bytes;
+    const char *cache_table;
     /* Worker threads read, write and close descriptors from sandboxes; false: the loop's thread
      * does, for tests. */
     bool offload;

@@ -18,6 +18,19 @@ ATOLL_MSG_DESC(atoll_em_ref, ATOLL_MSG_FIELD(STR, atoll_em_ref, id));
 ATOLL_MSG_DESC(atoll_em_secrets, ATOLL_MSG_FIELD(STR, atoll_em_secrets, tenant),
                ATOLL_MSG_FIELD(BYTES, atoll_em_secrets, secrets));
 
+ATOLL_MSG_DESC(atoll_em_cache, ATOLL_MSG_FIELD(U64, atoll_em_cache, max_bytes),
+               ATOLL_MSG_FIELD(BYTES, atoll_em_cache, table));
+
+ATOLL_MSG_DESC(atoll_em_cached, ATOLL_MSG_FIELD(U64, atoll_em_cached, hits),
+               ATOLL_MSG_FIELD(U64, atoll_em_cached, misses),
+               ATOLL_MSG_FIELD(U64, atoll_em_cached, hit_bytes),
+               ATOLL_MSG_FIELD(U64, atoll_em_cached, miss_bytes),
+               ATOLL_MSG_FIELD(U64, atoll_em_cached, evictions),
+               ATOLL_MSG_FIELD(U64, atoll_em_cached, mismatches),
+               ATOLL_MSG_FIELD(U64, atoll_em_cached, failures),
+               ATOLL_MSG_FIELD(U64, atoll_em_cached, bytes),
+               ATOLL_MSG_FIELD(U64, atoll_em_cached, files));
+
 ATOLL_MSG_DESC(atoll_em_stats, ATOLL_MSG_FIELD(U64, atoll_em_stats, rx_bytes),
                ATOLL_MSG_FIELD(U64, atoll_em_stats, tx_bytes),
                ATOLL_MSG_FIELD(U64, atoll_em_stats, connections),

@@ -19,6 +19,8 @@ enum atoll_egress_type {
     ATOLL_EGRESS_CONNECTION = 4, /* event, atoll_em_connection */
     /* Event, atoll_em_dial: connect to a port of a sandbox, and answer with DIALED. */
     ATOLL_EGRESS_DIAL = 5,
+    /* Event, atoll_em_cached: what the cache of downloads did since the last one. Only after CACHE. */
+    ATOLL_EGRESS_CACHED = 6,
 
     /* atoll_em_hello → atoll_em_hello. Descriptors: pidfds of the processes that keep the sandboxes
      * alive. When all of them have ended and no daemon is connected, atoll-egress exits. */
@@ -39,6 +41,8 @@ enum atoll_egress_type {
     /* atoll_em_dialed → empty. Descriptor: the connection, a stream socket; or no descriptor, and errnum is
      * set. */
     ATOLL_EGRESS_DIALED = 41,
+    /* atoll_em_cache → empty: keeps downloads that never change, until the next HELLO. INVALID_ARGUMENT. */
+    ATOLL_EGRESS_CACHE = 42,
 };
 
 struct atoll_em_error {
@@ -81,6 +85,18 @@ struct atoll_em_secrets {
     struct atoll_bytes secrets; /* JSON, {"NAME": "value"} */
 };
 
+struct atoll_em_cache {
+    uint64_t max_bytes;
+    struct atoll_bytes table; /* JSON of registry/downloads.yaml */
+};
+
+struct atoll_em_cached {
+    uint64_t hits, misses;
+    uint64_t hit_bytes, miss_bytes;
+    uint64_t evictions, mismatches, failures;
+    uint64_t bytes, files; /* now */
+};
+
 struct atoll_em_stats {
     uint64_t rx_bytes, tx_bytes;  /* received and sent by the sandbox */
     uint64_t connections, denied; /* since it was put */
@@ -118,4 +134,4 @@ struct atoll_em_connection {
 
 extern const struct atoll_msg_desc atoll_em_error_desc, atoll_em_hello_desc, atoll_em_put_desc,
     atoll_em_ref_desc, atoll_em_dial_desc, atoll_em_dialed_desc, atoll_em_secrets_desc,
-    atoll_em_stats_desc, atoll_em_connection_desc;
+    atoll_em_cache_desc, atoll_em_cached_desc, atoll_em_stats_desc, atoll_em_connection_desc;

@@ -98,7 +98,7 @@ static void release(void *arg)
     (void)arg;
 }
 
-static const struct atoll_intercept_hooks hooks = {transform, secret, dial, cancel, release};
+static const struct atoll_intercept_hooks hooks = {transform, secret, dial, cancel, release, NULL};
 
 static void read_all(int fd, struct atoll_buf *into)
 {

@@ -121,8 +121,8 @@ static inline void icept_release(void *arg)
     w->unreleased--;
 }
 
-static const struct atoll_intercept_hooks icept_hooks = {icept_transform, icept_secret, icept_dial,
-                                                         icept_cancel, icept_release};
+static const struct atoll_intercept_hooks icept_hooks = {icept_transform, icept_secret,  icept_dial,
+                                                         icept_cancel,    icept_release, NULL};
 
 /* A new connection of the client, to api.example.test. */
 static inline void icept_again(struct icept *w, bool tls, uint16_t port)

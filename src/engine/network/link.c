@@ -116,6 +116,8 @@ static void note_worker(struct atoll_networks *n, uint32_t pid)
     n->worker = pid;
 }
 
+static void send_cache(struct atoll_networks *n);
+
 static void on_hello(void *arg, const struct atoll_reply *answer)
 {
     struct atoll_networks *n = arg;
@@ -142,6 +144,7 @@ static void on_hello(void *arg, const struct atoll_reply *answer)
     atoll_metric_set(ATOLL_METRIC_EGRESS_UP, ATOLL_NO_LABELS, 1);
     n->delay_ms = FIRST_DELAY_MS;
     atoll_log(ATOLL_LOG_INFO, "atoll-egress answers", NULL);
+    send_cache(n);
     atoll_network_sync(n);
 }
 
@@ -183,6 +186,45 @@ void atoll_network_greet(struct atoll_networks *n)
         try_later(n);
 }
 
+/* Downloads that are kept. */
+
+static void on_cache(void *arg, const struct atoll_reply *answer)
+{
+    (void)arg;
+    if (answer->error && answer->error->errnum != EPIPE)
+        atoll_log(ATOLL_LOG_ERROR, "downloads are not kept", "error", answer->error->text, NULL);
+}
+
+static void send_cache(struct atoll_networks *n)
+{
+    struct atoll_em_cache msg = {.max_bytes = n->cache_max_bytes};
+    struct atoll_error err;
+
+    if (!n->cache_table)
+        return;
+    msg.table = (struct atoll_bytes){(const uint8_t *)n->cache_table, strlen(n->cache_table)};
+    (void)!atoll_rpc_ask(n->rpc, ATOLL_EGRESS_CACHE, &atoll_em_cache_desc, &msg, on_cache, n, &err);
+}
+
+static int note_cached(const struct atoll_frame *frame)
+{
+    struct atoll_em_cached c;
+    struct atoll_error err;
+
+    if (atoll_msg_decode(&atoll_em_cached_desc, frame->payload, frame->len, &c, &err) < 0)
+        return -EBADMSG;
+    atoll_metric_add(ATOLL_METRIC_CACHE_REQUESTS, ATOLL_LABELS("hit"), (double)c.hits);
+    atoll_metric_add(ATOLL_METRIC_CACHE_REQUESTS, ATOLL_LABELS("miss"), (double)c.misses);
+    atoll_metric_add(ATOLL_METRIC_CACHE_SENT, ATOLL_LABELS("cache"), (double)c.hit_bytes);
+    atoll_metric_add(ATOLL_METRIC_CACHE_SENT, ATOLL_LABELS("server"), (double)c.miss_bytes);
+    atoll_metric_add(ATOLL_METRIC_CACHE_EVICTIONS, ATOLL_NO_LABELS, (double)c.evictions);
+    atoll_metric_add(ATOLL_METRIC_CACHE_REFUSED, ATOLL_LABELS("digest"), (double)c.mismatches);
+    atoll_metric_add(ATOLL_METRIC_CACHE_REFUSED, ATOLL_LABELS("disk"), (double)c.failures);
+    atoll_metric_set(ATOLL_METRIC_CACHE_BYTES, ATOLL_NO_LABELS, (double)c.bytes);
+    atoll_metric_set(ATOLL_METRIC_CACHE_FILES, ATOLL_NO_LABELS, (double)c.files);
+    return 0;
+}
+
 static int on_event(void *arg, struct atoll_frame *frame)
 {
     struct atoll_em_connection event;
@@ -195,6 +237,8 @@ static int on_event(void *arg, struct atoll_frame *frame)
         atoll_network_dial(arg, &dial);
         return 0;
     }
+    if (frame->type == ATOLL_EGRESS_CACHED)
+        return note_cached(frame);
     if (frame->type != ATOLL_EGRESS_CONNECTION ||
         atoll_msg_decode(&atoll_em_connection_desc, frame->payload, frame->len, &event, &err) < 0)
         return -EBADMSG;
@@ -281,7 +325,9 @@ int atoll_network_open(struct atoll_engine *engine, const char *program, struct 
     engine->network = n;
     atoll_network_watch_secrets(n);
     n->program = program ? strdup(program) : NULL;
-    if (program && !n->program)
+    n->cache_max_bytes = engine->config.cache_max_bytes;
+    n->cache_table = engine->config.cache_table ? strdup(engine->config.cache_table) : NULL;
+    if ((program && !n->program) || (engine->config.cache_table && !n->cache_table))
         return atoll_fail_errno(err, ENOMEM, "network");
     r = atoll_network_open_journals(n, err);
     if (r == 0 && program)
@@ -298,6 +344,7 @@ struct atoll_networks *atoll_network_free(struct atoll_networks *n)
     atoll_network_forget_secrets(n);
     if (n->journal_fd >= 0)
         (void)close(n->journal_fd);
+    free(n->cache_table);
     free(n->program);
     free(n);
     return NULL;

@@ -51,6 +51,8 @@ struct atoll_networks {
     uint32_t worker;          /* pid of the worker that answered last; 0: none yet */
     struct atoll_timer again; /* next attempt, or end of the wait for an answer */
     int64_t delay_ms;
+    char *cache_table; /* owned; NULL: downloads are not kept */
+    uint64_t cache_max_bytes;
     /* attach.c */
     bool recovered; /* the sandboxes of an earlier daemon are known */
     bool syncing;   /* SYNCED is to be sent once the queue is empty */

@@ -1,7 +1,7 @@
 /*
- * Header rules need programs that trust the certificate of atoll-egress. Most read the trust store of the
+ * Header rules and downloads that are kept need programs that trust the certificate of atoll-egress. Most read the trust store of the
  * system, which has it. Some bring certificates of their own: these variables point them to the file that
- * every native sandbox has. Sandboxes without header rules do not get them.
+ * every native sandbox has. Other sandboxes do not get them.
  */
 #include <string.h>
 #include "engine/engine_internal.h"
@@ -27,5 +27,7 @@ const char *const *atoll_network_trust_env(const struct atoll_sandbox *sandbox)
         "DENO_CERT=" ATOLL_TRUSTED_FILE,          NULL,
     };
 
-    return atoll_network_serves(sandbox) && has_transforms(sandbox) ? variables : none;
+    if (!atoll_network_serves(sandbox))
+        return none;
+    return sandbox->engine->network->cache_table || has_transforms(sandbox) ? variables : none;
 }
