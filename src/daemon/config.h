@@ -38,6 +38,7 @@ struct atoll_config {
     uint32_t journal_days;
     uint64_t template_cache_max_bytes;
     uint32_t template_history;
+    uint32_t tenant_snapshots, snapshot_days;
     uint64_t artifacts_max_bytes;
     uint32_t artifacts_days;
     uint32_t ended_max, ended_days;

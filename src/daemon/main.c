@@ -253,6 +253,8 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
                    d->config.journal_total_bytes, d->config.journal_days},
         .template_cache_max_bytes = d->config.template_cache_max_bytes,
         .template_history = d->config.template_history,
+        .snapshots_max = d->config.tenant_snapshots,
+        .snapshot_days = d->config.snapshot_days,
         .artifacts_max_bytes = d->config.artifacts_max_bytes,
         .artifacts_days = d->config.artifacts_days,
         .ended_max = d->config.ended_max,

@@ -142,6 +142,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     atoll_timer_cancel(&engine->sampler);
     atoll_timer_cancel(&engine->unsaved);
     atoll_timer_cancel(&engine->ended_prune);
+    atoll_timer_cancel(&engine->snapshot_expiry);
     atoll_pool_done(engine);
     engine->events = atoll_events_free(engine->events);
     engine->artifacts = atoll_artifacts_free(engine->artifacts);

@@ -106,6 +106,8 @@ struct atoll_engine_config {
     uint64_t io_bytes;            /* default of limits.io_bytes; 0: no limit */
     uint64_t template_cache_max_bytes; /* of layers that only cached steps of builds use */
     uint32_t template_history;         /* versions without a tag that a template keeps */
+    uint32_t snapshots_max;            /* of one tenant; 0: no limit */
+    uint32_t snapshot_days;            /* how long snapshots are kept; 0: no expiry */
     const char *egress_program; /* atoll-egress; NULL: sandboxes that need it cannot be made */
     /* The operator's bound on networks, as in the options of the daemon: --network-max,
      * --network-deny, --network-internal. Copied; NULL: none. */
@@ -641,6 +643,7 @@ struct atoll_event {
     const char
         *kind; /* "sandbox.created", "sandbox.failed", "sandbox.recreated", "sandbox.destroyed",
                          "sandbox.expired", "sandbox.budget_spent", "sandbox.snapshot",
+                         "sandbox.forked", "sandbox.restored",
                          "provider.pull_progress", "exec.started", "exec.ended" */
     const char *sandbox_id, *owner;
     const char *exec_id; /* "" if it concerns no exec */
@@ -699,9 +702,7 @@ void atoll_build_finish(struct atoll_build *build, void (*said)(void *arg, const
 /* Cancels the build, before or after atoll_build_finish(); no callback is called any more. */
 void atoll_build_drop(struct atoll_build *build);
 
-/* Makes a template from the disk of a running sandbox; only the sandbox's tenant can use it. */
-void atoll_engine_snapshot(struct atoll_engine *engine, const char *sandbox_id, const char *name,
-                           atoll_template_fn *done, void *arg);
+/* engine/state/state.h has snapshots, forks and restores. */
 
 /* --- volumes: created when a sandbox first mounts them, and kept until they are removed --- */
 

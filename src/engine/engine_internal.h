@@ -139,10 +139,11 @@ struct atoll_engine {
     struct atoll_timer reaper;  /* lifetime.c: the earliest time at which something may expire */
     struct atoll_timer sampler; /* history.c */
     struct atoll_timer unsaved; /* persist.c: retries failed writes of rows */
-    struct atoll_timer ended_prune; /* ended.c */
-    unsigned ended_added;           /* records since it fired */
-    struct recovery *recovery;      /* the recovery at start, while it lasts; recovery.c */
-    bool recovering;                /* no sandbox is added while recovery iterates over them */
+    struct atoll_timer ended_prune;     /* ended.c */
+    struct atoll_timer snapshot_expiry; /* state/snapshot.c */
+    unsigned ended_added;               /* records since it fired */
+    struct recovery *recovery;          /* the recovery at start, while it lasts; recovery.c */
+    bool recovering;                    /* no sandbox is added while recovery iterates over them */
     bool ending;
     void (*ended)(void *arg);
     void *ended_arg;
@@ -192,6 +193,7 @@ struct atoll_sandbox {
     uint64_t promised[ATOLL_PROMISES];      /* what is counted in the tenant's sums */
     int64_t progress_ms, progress_since_ms; /* time of the last and of the first progress event */
     bool snapping;                          /* a snapshot is in progress */
+    bool keeps_env;                         /* its environment is in a file; env_file.c */
     char cause[200];
     struct atoll_provider_exit oom; /* its cause of death, if oom_kills is set; see exec.c */
     int64_t created_unix_ms, expires_unix_ms;
@@ -327,6 +329,9 @@ extern const struct atoll_provider_events
  * attempts. */
 bool atoll_sandbox_may_recreate(struct atoll_sandbox *sandbox);
 void atoll_sandbox_recreate(struct atoll_sandbox *sandbox, const char *why, bool remains);
+/* Removes what its provider has of it, and makes it again from its spec. Its phase is RECREATING or
+ * RESTORING. */
+void atoll_sandbox_make_again(struct atoll_sandbox *sandbox, const char *why, bool remains);
 /* recovery.c: asks the provider for the sandboxes of an earlier daemon. */
 void atoll_recover_provider_entry(struct atoll_provider_entry *entry);
 
@@ -413,6 +418,9 @@ void atoll_sandbox_start_again(struct atoll_sandbox *sandbox);
 int atoll_env_save(const struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_env_load(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_env_drop(const struct atoll_sandbox *sandbox);
+/* Stores it for a while, also if the sandbox is not persistent: during a restore. */
+int atoll_env_keep(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
+void atoll_env_unkeep(struct atoll_sandbox *sandbox);
 /* Removes files of sandboxes that do not exist, and seals those of an earlier version. */
 void atoll_env_sweep(struct atoll_engine *engine);
 
@@ -682,7 +690,7 @@ void atoll_builds_done(struct atoll_engine *engine);
 struct atoll_provider_entry *atoll_provider_entry_for(
     struct atoll_engine *engine, const char *provider,
     bool (*can)(const struct atoll_provider_caps *caps), const char *what, struct atoll_error *err);
-/* snapshot.c */
+/* waiters.c */
 void atoll_done_ignore(void *arg, const struct atoll_error *error);
 
 /* mounts.c */

@@ -8,6 +8,12 @@ struct waiter {
     void *arg;
 };
 
+void atoll_done_ignore(void *arg, const struct atoll_error *error)
+{
+    (void)arg;
+    (void)error;
+}
+
 void atoll_waiters_add(struct atoll_list *list, atoll_done_fn *done, void *arg)
 {
     struct waiter *w = atoll_alloc(sizeof(*w));

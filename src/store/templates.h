@@ -29,6 +29,8 @@ struct atoll_store_version {
     uint32_t cpu_millis;
     uint64_t memory_bytes;
     int64_t created_unix_ms;
+    const char *parent;  /* id of the version that it was made from; "": none */
+    const char *sandbox; /* id of the sandbox that it is a snapshot of; "": none */
 };
 
 struct atoll_store_tag {

@@ -205,8 +205,16 @@ SANDBOXES = {
                                 given=paused),
     f"POST {BOX}/stop": Entry(Ask(200, check=has("state", value="stopped")), Ask(400, at=NO_ID),
                               given=persistent),
-    # The provider of these sandboxes has none of it: see test_docker_images.py.
+    # Where native cannot freeze, it has no snapshots: see test_state.py.
     f"POST {BOX}/snapshot": Entry(Ask(501, body={"name": "snap"}), Ask(400, body={"name": ".bad"})),
+    f"POST {BOX}/snapshots": Entry(Ask(501, body={}), Ask(400, body={"name": ".bad"})),
+    f"GET {BOX}/snapshots": Entry(Ask(200, check=has("snapshots")), Ask(400, at=NO_ID)),
+    f"POST {BOX}/fork": Entry(Ask(501, body={"count": 2}), Ask(400, body={"count": 101})),
+    f"POST {BOX}/restore": Entry(Ask(200, body={"snapshot": "host"}, check=mine),
+                                 Ask(400, body={"snapshot": "a b"})),
+    "GET /api/snapshots": Entry(Ask(200, check=has("snapshots")), BAD_ALL,
+                                foreign=has("snapshots", value=[])),
+    "DELETE /api/snapshots/{template}": Entry(Ask(403), Ask(400, at={"template": ".bad"}), given=template),
     f"GET {BOX}/stats": Entry(Ask(200, check=has("memory", "limit_bytes")), Ask(400, at=NO_ID)),
     f"GET {BOX}/health": Entry(Ask(200, check=has("status", value="ok")), Ask(400, at=NO_ID)),
     f"GET {BOX}/network": Entry(Ask(200, check=has("mode", value="none")), Ask(400, at=NO_ID)),

@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "engine/provider/providers.h"
 #include "engine/sandbox/ended.h"
+#include "engine/state/state.h"
 #include "engine/template/archive.h"
 #include "engine/template/export.h"
 #include "engine/template/pull.h"
@@ -1258,7 +1259,9 @@ static inline void call_pulled(struct fake_later *l)
                                              .digest = "",
                                              .source = "image",
                                              .config_json = "",
-                                             .definition = ""};
+                                             .definition = "",
+                                             .parent = "",
+                                             .sandbox_id = ""};
 
     ((atoll_template_fn *)l->fn)(l->arg, l->failed ? NULL : &view, fake_error(l));
 }
@@ -1425,12 +1428,57 @@ void atoll_build_drop(struct atoll_build *build)
     (void)build;
 }
 
+static inline void call_snapshot(struct fake_later *l)
+{
+    const struct atoll_template_view view = fake_template("made", ATOLL_TEMPLATE_ROOTFS);
+    const struct atoll_snapshot_facts facts = {4096, 1, 250};
+
+    ((atoll_snapshot_fn *)l->fn)(l->arg, l->failed ? NULL : &view, &facts, fake_error(l));
+}
+
 void atoll_engine_snapshot(struct atoll_engine *engine, const char *sandbox_id, const char *name,
-                           atoll_template_fn *done, void *arg)
+                           atoll_snapshot_fn *done, void *arg)
 {
     (void)sandbox_id;
     (void)name;
-    fake_answer(call_template, (void (*)(void))done, arg, NULL, fake_failure(engine));
+    fake_answer(call_snapshot, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
+void atoll_snapshots_each(struct atoll_engine *engine, const char *tenant, const char *sandbox_id,
+                          void (*fn)(void *arg, const struct atoll_template_view *view), void *arg)
+{
+    const struct atoll_template_view view = fake_template("made", ATOLL_TEMPLATE_ROOTFS);
+
+    (void)engine;
+    (void)tenant;
+    (void)sandbox_id;
+    fn(arg, &view);
+}
+
+static inline void call_forked(struct fake_later *l)
+{
+    char ids[1][ATOLL_ID_LEN + 1];
+
+    (void)snprintf(ids[0], sizeof(ids[0]), "%s", "fork");
+    ((atoll_fork_fn *)l->fn)(l->arg, (const char(*)[ATOLL_ID_LEN + 1]) ids, l->failed ? 0 : 1,
+                             fake_error(l));
+}
+
+void atoll_engine_fork(struct atoll_engine *engine, const char *sandbox_id,
+                       const struct atoll_fork_request *request, atoll_fork_fn *done, void *arg)
+{
+    (void)sandbox_id;
+    (void)request;
+    fake_answer(call_forked, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
+void atoll_engine_restore(struct atoll_engine *engine, const char *sandbox_id,
+                          const char *reference, const char *who, atoll_done_fn *done, void *arg)
+{
+    (void)sandbox_id;
+    (void)reference;
+    (void)who;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
 }
 
 void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const char *provider,

@@ -22,6 +22,8 @@ static inline struct atoll_template_view fake_template(const char *name,
         .start_cmd = "",
         .ready_cmd = "",
         .report_json = "",
+        .parent = "",
+        .sandbox_id = "",
         .shares = "",
         .version_count = 1,
     };

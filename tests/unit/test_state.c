@@ -47,7 +47,9 @@ static void describe(enum atoll_phase p, char *out, size_t cap)
     const struct atoll_phase_facts *f = atoll_phase_facts(p);
     const char *between = "";
     size_t n = (size_t)snprintf(out, cap, "\n| %s | %s | %s | ", f->name, states[f->shown],
-                                f->stored == ATOLL_NOT_STORED ? "no row" : states[f->stored]);
+                                f->stored == ATOLL_NOT_STORED         ? "no row"
+                                : f->stored == ATOLL_STORED_RESTORING ? "restoring"
+                                                                      : states[f->stored]);
 
     EACH_EVENT(e)
     {

@@ -68,7 +68,11 @@ atoll_rest_handler atoll_rest_image_list, atoll_rest_image_load, atoll_rest_imag
 atoll_rest_handler atoll_rest_template_push, atoll_rest_template_archive;
 /* build.c, volumes.c */
 atoll_rest_handler atoll_rest_template_build;
-atoll_rest_handler atoll_rest_sandbox_snapshot, atoll_rest_volume_list, atoll_rest_volume_remove;
+atoll_rest_handler atoll_rest_volume_list, atoll_rest_volume_remove;
+/* state.c */
+atoll_rest_handler atoll_rest_sandbox_snapshot, atoll_rest_snapshot_create,
+    atoll_rest_snapshot_list, atoll_rest_sandbox_snapshots, atoll_rest_sandbox_fork,
+    atoll_rest_sandbox_restore;
 /* builds.c, build_log.c */
 atoll_rest_handler atoll_rest_make_create, atoll_rest_make_list, atoll_rest_make_get,
     atoll_rest_make_cancel, atoll_rest_make_log, atoll_rest_make_context_get,

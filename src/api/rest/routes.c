@@ -41,6 +41,10 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   BOX "/resume",          WRITE, NONE,   atoll_rest_sandbox_resume, ""},
     {ATOLL_POST,   BOX "/stop",            WRITE, NONE,   atoll_rest_sandbox_stop, ""},
     {ATOLL_POST,   BOX "/snapshot",        WRITE, JSON,   atoll_rest_sandbox_snapshot, ""},
+    {ATOLL_POST,   BOX "/snapshots",       WRITE, JSON,   atoll_rest_snapshot_create, ""},
+    {ATOLL_GET,    BOX "/snapshots",       READ,  NONE,   atoll_rest_sandbox_snapshots, ""},
+    {ATOLL_POST,   BOX "/fork",            WRITE, JSON,   atoll_rest_sandbox_fork, ""},
+    {ATOLL_POST,   BOX "/restore",         WRITE, JSON,   atoll_rest_sandbox_restore, ""},
     {ATOLL_GET,    BOX "/stats",           READ,  NONE,   atoll_rest_stats_one, ""},
     {ATOLL_GET,    BOX "/health",          READ,  NONE,   atoll_rest_health_one, ""},
     {ATOLL_GET,    BOX "/network",         READ,  NONE,   atoll_rest_network_get, ""},
@@ -102,6 +106,8 @@ static const struct atoll_route rows[] = {
     {ATOLL_DELETE, CONTEXT,                WRITE, NONE,   atoll_rest_context_remove, ""},
     {ATOLL_POST,   CONTEXT "/restart",     WRITE, NONE,   atoll_rest_context_restart, ""},
     {ATOLL_POST,   CONTEXT "/execute",     WRITE, FILES,  atoll_rest_context_execute, ""},
+
+    {ATOLL_GET,    "/api/snapshots",       READ,  NONE,   atoll_rest_snapshot_list, "all"},
 
     {ATOLL_GET,    "/api/templates",       READ,  NONE,   atoll_rest_template_list, "all"},
     {ATOLL_POST,   "/api/templates/{name}/build", ADMIN, STREAM, atoll_rest_template_build,

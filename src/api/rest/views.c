@@ -432,6 +432,10 @@ void atoll_view_template_fields(struct atoll_json_out *out, const struct atoll_t
     atoll_json_text(out, "version", v->id);
     write_words(out, "tags", v->tags);
     atoll_json_text(out, "source", v->source);
+    if (*v->parent)
+        atoll_json_text(out, "parent", v->parent);
+    if (*v->sandbox_id)
+        atoll_json_text(out, "sandbox_id", v->sandbox_id);
     atoll_json_u64(out, "versions", v->version_count);
     atoll_json_u64(out, "sandboxes", v->sandboxes);
 }

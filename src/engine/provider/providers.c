@@ -447,7 +447,7 @@ bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll
         .templates = caps->templates,
         .images = caps->images || caps->stacks,
         .builds = caps->builds,
-        .snapshots = caps->snapshots,
+        .snapshots = caps->snapshots || caps->snapshot_layers,
         .volumes = caps->volumes,
         .policies = caps->sockets && entry->engine->network->program,
         .pause = caps->pause,

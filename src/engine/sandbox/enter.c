@@ -70,6 +70,10 @@ int atoll_sandbox_load_phase(struct atoll_sandbox *s, int stored, struct atoll_e
         [ATOLL_SANDBOX_STOPPED] = ATOLL_PHASE_STOPPED,
     };
 
+    if (stored == ATOLL_STORED_RESTORING) {
+        s->phase = ATOLL_PHASE_UNRESTORED;
+        return 0;
+    }
     if (stored < 0 || (size_t)stored >= ATOLL_ARRAY_LEN(phases))
         return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EBADMSG, "stored sandbox has the state %d",
                           stored);

@@ -16,14 +16,14 @@
  * atoll_sandbox_tell_agent()), which a stop ends. So it is stored in a file beside the disk,
  * disks/<id>.env, that only the daemon's user can read. It contains secrets, so it is sealed
  * (store/seal.h); it is removed with the sandbox. Earlier versions stored it in clear text: such files
- * are read, and sealed when the daemon starts.
+ * are read, and sealed when the daemon starts. During a restore every sandbox has such a file.
  */
 #define FILE_MAX (ATOLL_AGENT_DATA_MAX + ATOLL_SEAL_EXTRA_BYTES)
 
 /* A sandbox that is recreated needs it as well as one that is started again. */
 static bool is_kept(const struct atoll_sandbox *s)
 {
-    return s->options.lifetime.persistent || s->options.recreate;
+    return s->options.lifetime.persistent || s->options.recreate || s->keeps_env;
 }
 
 static void name_of(const char *id, char out[64])
@@ -83,6 +83,30 @@ int atoll_env_save(const struct atoll_sandbox *s, struct atoll_error *err)
     }
     atoll_buf_done(&sealed);
     return r;
+}
+
+int atoll_env_keep(struct atoll_sandbox *s, struct atoll_error *err)
+{
+    char name[64];
+    int r;
+
+    if (is_kept(s))
+        return 0;
+    name_of(s->spec.id, name);
+    (void)unlinkat(s->engine->state_fd, name, 0); /* of a daemon that died */
+    s->keeps_env = true;
+    r = atoll_env_save(s, err);
+    s->keeps_env = r == 0;
+    return r;
+}
+
+void atoll_env_unkeep(struct atoll_sandbox *s)
+{
+    bool always = s->options.lifetime.persistent || s->options.recreate;
+
+    if (s->keeps_env && !always)
+        atoll_env_drop(s);
+    s->keeps_env = false;
 }
 
 /* Reads a file below dir_fd; -ENOENT. */
@@ -183,15 +207,17 @@ static void seal_file(const struct atoll_engine *engine, int dir_fd, const char 
 static void sweep_file(struct atoll_engine *engine, int dir_fd, const char *name)
 {
     char id[ATOLL_ID_LEN + 1] = "";
+    const struct atoll_sandbox *s;
 
     if (strnlen(name, ATOLL_ID_LEN) < ATOLL_ID_LEN)
         return;
     memcpy(id, name, ATOLL_ID_LEN);
+    s = atoll_map_get(&engine->sandboxes, id);
     if (strcmp(name + ATOLL_ID_LEN, ".env.new") == 0) /* of seal_file() in a daemon that died */
         (void)unlinkat(dir_fd, name, 0);
     else if (strcmp(name + ATOLL_ID_LEN, ".env") != 0)
         return;
-    else if (atoll_map_get(&engine->sandboxes, id))
+    else if (s && is_kept(s))
         seal_file(engine, dir_fd, name, id);
     else
         (void)unlinkat(dir_fd, name, 0);

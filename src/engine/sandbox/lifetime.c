@@ -20,7 +20,7 @@
 
 #define CPU_EVERY_MS 1000
 #define SOONEST_MS 20
-#define CHANGE_MS 500  /* retry while a pause or a stop is in progress */
+#define CHANGE_MS 500  /* retry while a pause, a stop or a snapshot is in progress */
 #define AGAIN_MS 10000 /* retry of a failed stop */
 /* If killed processes used this much CPU time since, some still run. */
 #define STILL_BURNING_US 200000
@@ -105,7 +105,8 @@ void atoll_lifetime_over(struct atoll_sandbox *s, enum atoll_over why)
     bool is_record =
         atoll_sandbox_state(s) == ATOLL_SANDBOX_FAILED && !s->options.lifetime.persistent;
 
-    if (!always && (s->phase == ATOLL_PHASE_PAUSING || s->phase == ATOLL_PHASE_RECREATING)) {
+    if (!always && (s->snapping || s->phase == ATOLL_PHASE_PAUSING ||
+                    s->phase == ATOLL_PHASE_RECREATING || s->phase == ATOLL_PHASE_RESTORING)) {
         atoll_sandbox_arm_deadline_in(s, CHANGE_MS); /* retry after the change */
         return;
     }

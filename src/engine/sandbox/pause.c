@@ -157,6 +157,9 @@ static int check_pause(struct atoll_engine *engine, const char *id, struct atoll
     if (s && atoll_sandbox_state(s) == ATOLL_SANDBOX_PAUSED)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EALREADY,
                           "sandbox %s is paused already", id);
+    if (s && s->snapping)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+                          "a snapshot of sandbox %s is being made; try again when it is done", id);
     if (s && !s->provider->ops->caps(s->provider)->pause)
         return atoll_provider_entry_refuse_pause(s->entry, err);
     return atoll_engine_look(engine, id, ret, err);
@@ -320,6 +323,6 @@ void atoll_engine_resume(struct atoll_engine *engine, const char *id, atoll_done
     }
     atoll_waiters_add(&s->resumers, done, arg);
     /* Else it begins when the operation in progress ends. */
-    if (atoll_sandbox_would_move(s, ATOLL_ON_RESUME))
+    if (atoll_sandbox_would_move(s, ATOLL_ON_RESUME) && !s->snapping)
         atoll_sandbox_begin_resume(s);
 }

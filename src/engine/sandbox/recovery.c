@@ -11,6 +11,7 @@
 #include "engine/build/build_internal.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
+#include "engine/state/state.h"
 #include "sandbox/stack.h"
 
 /*
@@ -121,6 +122,11 @@ static struct atoll_version *version_of(struct atoll_engine *engine,
     return v ? v : engine->template_tables.host;
 }
 
+static bool is_half(const struct atoll_version *v)
+{
+    return strcmp(v->source, ATOLL_SOURCE_FORKING) == 0;
+}
+
 static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct atoll_error *err)
 {
     struct recovery *r = arg;
@@ -160,8 +166,10 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     s = atoll_sandbox_prepare_as(r->engine, &spec, v, row->id);
     if (!s)
         return atoll_fail_errno(err, ENOMEM, "sandbox");
-    if (atoll_sandbox_load_phase(s, row->state, err) < 0)
+    /* A dead daemon had not made all sandboxes of a fork. */
+    if (atoll_sandbox_load_phase(s, is_half(v) ? ATOLL_SANDBOX_STOPPING : row->state, err) < 0)
         return -EBADMSG;
+    s->keeps_env = s->phase == ATOLL_PHASE_UNRESTORED;
     s->entry = provider_entry;
     s->provider = provider_entry->provider;
     if (atoll_options_dup(&s->options, &row->options, err) < 0)
@@ -368,6 +376,14 @@ static void decide_resting(struct atoll_sandbox *s, const struct found *f)
         s->provider->ops->stop(s->provider, &s->spec, ignore, NULL);
 }
 
+/* Completes the restore: the row has the new stack. */
+static void decide_unrestored(struct atoll_sandbox *s)
+{
+    atoll_sandbox_apply(s, ATOLL_ON_RESTORE, NULL);
+    atoll_exec_end_all(s, ATOLL_END_KILLED_BY, "restore");
+    atoll_sandbox_make_again(s, "the sandbox is being restored", true);
+}
+
 static void decide(struct recovering *h, struct atoll_sandbox *s)
 {
     const struct found *f = atoll_map_get(&h->found, s->spec.id);
@@ -382,6 +398,8 @@ static void decide(struct recovering *h, struct atoll_sandbox *s)
         atoll_network_attach(s, NULL, NULL);
     if (atoll_sandbox_allows(s, ATOLL_ON_LISTED)) {
         atoll_sandbox_continue_destroy(s);
+    } else if (s->phase == ATOLL_PHASE_UNRESTORED) {
+        decide_unrestored(s);
     } else if (s->options.lifetime.connection_lease) {
         /* The connection ended with the dead daemon. */
         atoll_lifetime_over(s, ATOLL_OVER_CONNECTION);
@@ -560,6 +578,7 @@ void atoll_engine_recover(struct atoll_engine *engine,
     sweep_journals(engine);
     atoll_journals_expire(engine);
     atoll_ended_start(engine);
+    atoll_snapshots_start(engine);
     atoll_env_sweep(engine);
     atoll_layers_open(engine);
     atoll_timer_set(&r->timeout, engine->loop, START_WAIT_MS, start_timed_out, r);

@@ -10,7 +10,7 @@
  * A sandbox that its provider lost, and that was created with "recreate": its remains are removed
  * and it is made again, with the same id and without its files. Its commands end as lost. The row
  * keeps saying that it runs, so that if the daemon dies in between, the next one finds it missing
- * and does the same.
+ * and does the same. A restore (state/restore.c) makes the sandbox again in the same way.
  */
 #define MOST 5 /* attempts within WITHIN_MS; then it fails */
 #define WITHIN_MS (10 * 60 * 1000)
@@ -32,7 +32,8 @@ static void give_up(struct atoll_sandbox *s, const char *why)
 {
     char cause[200];
 
-    (void)snprintf(cause, sizeof(cause), "%.80s; it could not be made again: %.80s", s->cause, why);
+    (void)snprintf(cause, sizeof(cause), "%.80s%sit could not be made again: %.80s", s->cause,
+                   *s->cause ? "; " : "", why);
     s->recreated = MOST; /* do not try again for WITHIN_MS */
     s->recreated_ms = atoll_clock_ms();
     atoll_sandbox_end_failed(s, ATOLL_ON_GIVE_UP, cause);
@@ -52,6 +53,7 @@ static void on_attached(void *arg, const struct atoll_error *error)
     }
     atoll_sandbox_tell_agent(s);
     atoll_sandbox_runs_again(s, NULL);
+    atoll_env_unkeep(s);
 }
 
 static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atoll_error *error)
@@ -105,17 +107,23 @@ static void on_cleared(void *arg, const struct atoll_error *error)
     atoll_sandbox_make(s, on_made);
 }
 
-void atoll_sandbox_recreate(struct atoll_sandbox *s, const char *why, bool remains)
+void atoll_sandbox_make_again(struct atoll_sandbox *s, const char *why, bool remains)
 {
-    atoll_log(ATOLL_LOG_WARN, "sandbox lost, made again", "sandbox", s->spec.id, "why", why, NULL);
-    atoll_sandbox_apply(s, ATOLL_ON_RECREATE, why);
     s->removing = true;
     atoll_network_detach(s);
-    atoll_sandbox_abort_resumes(s, why);
-    atoll_exec_end_all(s, ATOLL_END_LOST, why);
     atoll_sandbox_drop_agent(s, why);
     if (remains)
         s->provider->ops->destroy(s->provider, &s->spec, on_cleared, s);
     else
         on_cleared(s, NULL);
+}
+
+void atoll_sandbox_recreate(struct atoll_sandbox *s, const char *why, bool remains)
+{
+    atoll_log(ATOLL_LOG_WARN, "sandbox lost, made again", "sandbox", s->spec.id, "why", why, NULL);
+    atoll_sandbox_apply(s, ATOLL_ON_RECREATE, why);
+    s->removing = true;
+    atoll_sandbox_abort_resumes(s, why);
+    atoll_exec_end_all(s, ATOLL_END_LOST, why);
+    atoll_sandbox_make_again(s, why, remains);
 }

@@ -384,7 +384,7 @@ void atoll_sandbox_fail(struct atoll_sandbox *s, const char *why, bool remains)
         atoll_sandbox_recreate(s, why, remains);
         return;
     }
-    if (s->phase != ATOLL_PHASE_RECREATING)
+    if (s->phase != ATOLL_PHASE_RECREATING && s->phase != ATOLL_PHASE_RESTORING)
         s->remains = remains;
     if (atoll_sandbox_allows(s, ATOLL_ON_DIED))
         atoll_sandbox_end_failed(s, ATOLL_ON_DIED, why);

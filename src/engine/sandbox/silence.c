@@ -38,12 +38,13 @@ int64_t atoll_agent_limit_ms(uint16_t type)
     return REQUEST_MS;
 }
 
-/* The agent of a paused sandbox is frozen and not expected to answer. */
+/* The agent of a paused sandbox is frozen and not expected to answer, as is that of a sandbox of which
+ * a snapshot is made. */
 bool atoll_sandbox_expects(const void *arg)
 {
     const struct atoll_sandbox *s = arg;
 
-    return s->phase != ATOLL_PHASE_FREEZING && s->phase != ATOLL_PHASE_PAUSED;
+    return s->phase != ATOLL_PHASE_FREEZING && s->phase != ATOLL_PHASE_PAUSED && !s->snapping;
 }
 
 /* Running commands may produce output at any time or never, so check that the agent is alive. */

@@ -19,6 +19,7 @@ static const struct atoll_transition table[ATOLL_PHASES][ATOLL_PHASE_EVENTS] = {
     AT(RUNNING, STOP, HALTING, STORE, NULL),
     AT(RUNNING, DIED, FAILED, STORE, "sandbox.failed"),
     AT(RUNNING, RECREATE, RECREATING, KEEP, NULL),
+    AT(RUNNING, RESTORE, RESTORING, STORE, NULL),
     AT(RUNNING, NO_ANSWER, UNREACHABLE_RUNNING, KEEP, NULL),
     AT(RUNNING, DESTROY, DESTROYING, STORE, NULL),
 
@@ -72,6 +73,15 @@ static const struct atoll_transition table[ATOLL_PHASES][ATOLL_PHASE_EVENTS] = {
     AT(RECREATING, RESUME, RECREATING, KEEP, NULL),
     AT(RECREATING, GIVE_UP, FAILED, STORE, "sandbox.failed"),
     AT(RECREATING, DESTROY, DESTROYING, STORE, NULL),
+
+    AT(RESTORING, RUNS, RUNNING, STORE, "sandbox.restored"),
+    AT(RESTORING, RESUME, RESTORING, KEEP, NULL),
+    AT(RESTORING, NOT_RESTORED, RUNNING, STORE, NULL),
+    AT(RESTORING, GIVE_UP, FAILED, STORE, "sandbox.failed"),
+    AT(RESTORING, DESTROY, DESTROYING, STORE, NULL),
+
+    AT(UNRESTORED, RESTORE, RESTORING, KEEP, NULL),
+    AT(UNRESTORED, DESTROY, DESTROYING, STORE, NULL),
 
     AT(FAILED, STOP, HALTING, STORE, NULL),
     AT(FAILED, PROCESSES_GONE, STOPPED, STORE, NULL),
@@ -133,6 +143,9 @@ static const struct atoll_phase_facts facts[ATOLL_PHASES] = {
                               .pending = true},
     [ATOLL_PHASE_RECREATING] = {"recreating", SHOWN(CREATING), STORED(RUNNING), .explained = true,
                                 .pending = true},
+    [ATOLL_PHASE_RESTORING] = {"restoring", SHOWN(CREATING), .stored = ATOLL_STORED_RESTORING,
+                               .pending = true},
+    [ATOLL_PHASE_UNRESTORED] = {"unrestored", SHOWN(CREATING), .stored = ATOLL_STORED_RESTORING},
     [ATOLL_PHASE_FAILED] = {"failed", SHOWN(FAILED), STORED(FAILED), .explained = true,
                             .steady = true},
     [ATOLL_PHASE_UNREACHABLE_RUNNING] = {"unreachable_running", SHOWN(UNREACHABLE), STORED(RUNNING),
@@ -155,10 +168,11 @@ static const struct atoll_phase_facts facts[ATOLL_PHASES] = {
 const char *atoll_phase_event_name(enum atoll_phase_event event)
 {
     static const char *const names[] = {
-        "runs",           "created",     "undo",        "pause",       "prepared",  "frozen",
-        "not_paused",     "resume",      "not_resumed", "stop",        "halted",    "not_halted",
-        "processes_gone", "died",        "recreate",    "give_up",     "no_answer", "listed",
-        "destroy",        "not_removed", "dropped",     "not_dropped", "ended"};
+        "runs",    "created",      "undo",           "pause",       "prepared",
+        "frozen",  "not_paused",   "resume",         "not_resumed", "stop",
+        "halted",  "not_halted",   "processes_gone", "died",        "recreate",
+        "restore", "not_restored", "give_up",        "no_answer",   "listed",
+        "destroy", "not_removed",  "dropped",        "not_dropped", "ended"};
     _Static_assert(ATOLL_ARRAY_LEN(names) == ATOLL_PHASE_EVENTS, "each event has a name");
     return names[event];
 }

@@ -21,7 +21,10 @@ enum atoll_phase {
     ATOLL_PHASE_STOPPED, /* only its disk exists */
     ATOLL_PHASE_STARTING,
     ATOLL_PHASE_RECREATING, /* its provider lost it, and it is made again */
-    ATOLL_PHASE_FAILED,     /* kept as a record of the cause until a client destroys it */
+    ATOLL_PHASE_RESTORING,  /* it is made again with the files of a snapshot */
+    /* A dead daemon was restoring it; waits for its provider's list. */
+    ATOLL_PHASE_UNRESTORED,
+    ATOLL_PHASE_FAILED, /* kept as a record of the cause until a client destroys it */
     /* Loaded from the store, and its provider has not answered: the state in the store is all that
      * is known. */
     ATOLL_PHASE_UNREACHABLE_RUNNING,
@@ -51,6 +54,8 @@ enum atoll_phase_event {
     ATOLL_ON_PROCESSES_GONE, /* processes that could not be ended are gone now */
     ATOLL_ON_DIED,           /* its first process ended without a request */
     ATOLL_ON_RECREATE,       /* the same, but it is made again */
+    ATOLL_ON_RESTORE,        /* it is to be made again with the files of a snapshot */
+    ATOLL_ON_NOT_RESTORED,   /* that could not be stored: it continues to run */
     ATOLL_ON_GIVE_UP,        /* it could not be made again */
     ATOLL_ON_NO_ANSWER,      /* after a restart: its provider does not list its sandboxes */
     ATOLL_ON_LISTED,         /* after a restart: its provider has listed its sandboxes */
@@ -69,11 +74,12 @@ struct atoll_transition {
 };
 
 #define ATOLL_NOT_STORED (-1)
+#define ATOLL_STORED_RESTORING 100 /* a state of rows that is none of clients */
 struct atoll_phase_facts {
     const char *name;
     enum atoll_sandbox_state shown; /* what clients see */
     int stored;     /* enum atoll_sandbox_state from which the next daemon continues, or
-                   ATOLL_NOT_STORED */
+                   ATOLL_STORED_RESTORING, or ATOLL_NOT_STORED */
     bool explained; /* atoll_sandbox.cause is kept: why it is in this phase */
     /* The callback of a request to the provider is still to come; it continues a destroy that is
      * asked for meanwhile. */

@@ -64,8 +64,10 @@ void atoll_sandbox_stop(struct atoll_sandbox *s, const char *who, atoll_done_fn 
         return;
     }
     atoll_waiters_add(&s->stoppers, done, arg);
-    /* A sandbox that is being started is stopped as soon as it runs. */
-    if (s->phase != ATOLL_PHASE_STARTING && atoll_sandbox_would_move(s, ATOLL_ON_STOP))
+    /* A sandbox that is being started is stopped as soon as it runs, and one of which a snapshot is
+     * made after that. */
+    if (s->phase != ATOLL_PHASE_STARTING && !s->snapping &&
+        atoll_sandbox_would_move(s, ATOLL_ON_STOP))
         atoll_sandbox_halt(s, ATOLL_END_KILLED_BY, who, "");
 }
 

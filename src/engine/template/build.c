@@ -214,8 +214,10 @@ static void conclude(void *arg)
         atoll_template_check(b->engine, "", b->name, ATOLL_TEMPLATE_IMAGE, &err) < 0) {
         drop_image(b, entry); /* the name was taken meanwhile */
     } else if (!b->failed && entry) {
-        if (atoll_template_keep_image(b->engine, "", b->name, entry, b->image, &b->made, &v, &err) <
-            0)
+        if (atoll_template_keep_image(
+                b->engine,
+                &(struct atoll_version_new){.owner = "", .name = b->name, .source = "dockerfile"},
+                entry, b->image, &b->made, &v, &err) < 0)
             v = NULL;
     }
     if (v)

@@ -16,14 +16,16 @@
 static size_t history_of(const struct atoll_engine *engine, const struct atoll_version *v)
 {
     bool shares_layers = v->kind == ATOLL_TEMPLATE_ROOTFS && strcmp(v->source, "import") != 0;
-    return shares_layers ? engine->config.template_history : 0;
+    return shares_layers && !atoll_version_is_temporary(v) ? engine->config.template_history : 0;
 }
 
-/* What the name of the template means is never removed. */
+/* What the name of the template means is not removed, except for the version of a fork. */
 static bool is_removable(struct atoll_engine *engine, const struct atoll_version *v)
 {
-    return v->kind != ATOLL_TEMPLATE_HOST && atoll_template_version(v->tmpl) != v &&
-           !atoll_version_has_tag(v) && atoll_version_sandboxes(engine, v) == 0;
+    bool is_named = atoll_template_version(v->tmpl) == v && !atoll_version_is_temporary(v);
+
+    return v->kind != ATOLL_TEMPLATE_HOST && !is_named && !atoll_version_has_tag(v) &&
+           v->pins == 0 && atoll_version_sandboxes(engine, v) == 0;
 }
 
 /* False: a removal could not be stored. */

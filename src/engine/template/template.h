@@ -51,6 +51,8 @@ struct atoll_version_new {
     uint32_t cpu_millis;               /* default of sandboxes; 0: that of the daemon */
     uint64_t memory_bytes;             /* likewise */
     const char *report_json;           /* of the trial; NULL: none */
+    const char *parent;                /* id of the version below it; NULL: none */
+    const char *sandbox_id;            /* that it is a snapshot of; NULL: none */
 };
 
 struct atoll_template_view {
@@ -68,6 +70,8 @@ struct atoll_template_view {
     const char *config_json, *source, *definition, *start_cmd, *ready_cmd, *report_json; /* or "" */
     uint32_t cpu_millis;
     uint64_t memory_bytes;
+    const char *parent;     /* id of the version below it, which may be removed; or "" */
+    const char *sandbox_id; /* that it is a snapshot of, which may be gone; or "" */
     /* Of the template. */
     const char *shares; /* "": its owner only; "*": all tenants; or tenants, separated by spaces */
     size_t version_count; /* of the template */

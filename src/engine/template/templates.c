@@ -33,6 +33,8 @@ struct atoll_template_view atoll_version_get(struct atoll_engine *engine,
         .report_json = v->report,
         .cpu_millis = v->cpu_millis,
         .memory_bytes = v->memory_bytes,
+        .parent = v->parent,
+        .sandbox_id = v->sandbox_id,
         .shares = v->tmpl->shares,
         .version_count = v->tmpl->version_count,
         .sandboxes = atoll_version_sandboxes(engine, v),
@@ -137,8 +139,11 @@ int atoll_version_find(struct atoll_engine *engine, const char *version_id,
 
 bool atoll_templates_next(struct atoll_engine *engine, size_t *pos, struct atoll_template_view *ret)
 {
-    const struct atoll_template *t = atoll_map_next(&engine->template_tables.templates, pos);
+    const struct atoll_template *t;
 
+    do {
+        t = atoll_map_next(&engine->template_tables.templates, pos);
+    } while (t && atoll_version_is_temporary(atoll_template_version(t)));
     if (t)
         *ret = atoll_version_get(engine, atoll_template_version(t));
     return t != NULL;

@@ -184,6 +184,8 @@ static int load_version(void *arg, const struct atoll_store_version *row, struct
         atoll_text_copy(v->digest, sizeof(v->digest), row->digest) < 0 ||
         atoll_text_copy(v->provider, sizeof(v->provider), row->provider) < 0 ||
         atoll_text_copy(v->image, sizeof(v->image), row->image) < 0 ||
+        atoll_text_copy(v->parent, sizeof(v->parent), row->parent) < 0 ||
+        atoll_text_copy(v->sandbox_id, sizeof(v->sandbox_id), row->sandbox) < 0 ||
         atoll_layers_hold(engine, row->layers, err) < 0) {
         free(v);
         return bad_row(err, row->id);

@@ -210,6 +210,8 @@ static struct atoll_version *version_new(const struct atoll_version_new *n)
     v->cpu_millis = n->cpu_millis;
     v->memory_bytes = n->memory_bytes;
     v->created_unix_ms = atoll_clock_unix_ms();
+    (void)snprintf(v->parent, sizeof(v->parent), "%s", n->parent ? n->parent : "");
+    (void)snprintf(v->sandbox_id, sizeof(v->sandbox_id), "%s", n->sandbox_id ? n->sandbox_id : "");
     if (n->id)
         memcpy(v->id, n->id, sizeof(v->id));
     else
@@ -245,6 +247,8 @@ static int store(struct atoll_engine *engine, const char *owner, const char *nam
         .cpu_millis = v->cpu_millis,
         .memory_bytes = v->memory_bytes,
         .created_unix_ms = v->created_unix_ms,
+        .parent = v->parent,
+        .sandbox = v->sandbox_id,
     };
 
     return atoll_store_put_version(engine->config.store, &tmpl, &row, tags, err);
@@ -370,33 +374,32 @@ static void drop_image(struct atoll_engine *engine, const char *provider, const 
 
 /* The provider has built the same image again: its new name replaces the old one. */
 static int keep_again(struct atoll_engine *engine, struct atoll_version *old,
-                      struct atoll_version *v, struct atoll_error *err)
+                      struct atoll_version *v, const char *tags, struct atoll_error *err)
 {
     char was[sizeof(old->image)];
     int r;
 
     memcpy(was, old->image, sizeof(was));
     memcpy(old->image, v->image, sizeof(was));
-    r = store(engine, old->tmpl->owner, old->tmpl->name, old, "latest", err);
+    r = store(engine, old->tmpl->owner, old->tmpl->name, old, tags, err);
     if (r < 0)
         memcpy(old->image, was, sizeof(was));
     else
         drop_image(engine, old->provider, was);
     (void)atoll_version_free(v);
     if (r == 0)
-        set_tags(engine, old, "latest");
+        set_tags(engine, old, tags);
     return r;
 }
 
-int atoll_template_keep_image(struct atoll_engine *engine, const char *owner, const char *name,
+int atoll_template_keep_image(struct atoll_engine *engine, const struct atoll_version_new *n,
                               const struct atoll_provider_entry *entry, const char *image,
                               const struct atoll_provider_image *made, struct atoll_version **ret,
                               struct atoll_error *err)
 {
-    const char *provider = entry->provider->ops->name;
-    const struct atoll_template *t = atoll_template_get(engine, owner, name);
-    struct atoll_version *v =
-        version_new(&(struct atoll_version_new){.source = *owner ? "snapshot" : "dockerfile"});
+    const char *provider = entry->provider->ops->name, *tags = n->tags ? n->tags : "latest";
+    const struct atoll_template *t = atoll_template_get(engine, n->owner, n->name);
+    struct atoll_version *v = version_new(n);
     struct atoll_version *old;
     int r;
 
@@ -409,8 +412,8 @@ int atoll_template_keep_image(struct atoll_engine *engine, const char *owner, co
                                                                                 : v->digest)
             : NULL;
     *ret = old ? old : v;
-    r = old && strcmp(old->provider, provider) == 0 ? keep_again(engine, old, v, err)
-                                                    : add(engine, owner, name, v, "latest", err);
+    r = old && strcmp(old->provider, provider) == 0 ? keep_again(engine, old, v, tags, err)
+                                                    : add(engine, n->owner, n->name, v, tags, err);
     if (r < 0)
         drop_image(engine, provider, image);
     return r;
@@ -436,6 +439,20 @@ int atoll_version_set_report(struct atoll_engine *engine, const char *version_id
     if (r < 0)
         swap_text(&v->report, &report);
     free(report);
+    return r;
+}
+
+int atoll_version_set_source(struct atoll_engine *engine, struct atoll_version *v,
+                             const char *source, struct atoll_error *err)
+{
+    char *text = copy(source);
+    int r;
+
+    swap_text(&v->source, &text);
+    r = store(engine, v->tmpl->owner, v->tmpl->name, v, "", err);
+    if (r < 0)
+        swap_text(&v->source, &text);
+    free(text);
     return r;
 }
 

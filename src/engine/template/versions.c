@@ -116,6 +116,13 @@ bool atoll_version_has_tag(const struct atoll_version *v)
     return false;
 }
 
+bool atoll_version_is_temporary(const struct atoll_version *v)
+{
+    return (strcmp(v->source, ATOLL_SOURCE_FORK) == 0 ||
+            strcmp(v->source, ATOLL_SOURCE_FORKING) == 0) &&
+           !atoll_version_has_tag(v);
+}
+
 size_t atoll_version_sandboxes(struct atoll_engine *engine, const struct atoll_version *v)
 {
     const struct atoll_sandbox *s;
@@ -322,7 +329,7 @@ static bool refuse_used(struct atoll_engine *engine, const struct atoll_version 
                          "the template %s is built in and cannot be removed", v->tmpl->name);
         return true;
     }
-    if (atoll_version_sandboxes(engine, v) == 0)
+    if (atoll_version_sandboxes(engine, v) == 0 && v->pins == 0)
         return false;
     (void)atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
                      "template %s is in use: destroy its sandboxes first", v->tmpl->name);

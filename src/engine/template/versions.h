@@ -27,8 +27,19 @@ struct atoll_version {
     uint32_t cpu_millis;
     uint64_t memory_bytes;
     int64_t created_unix_ms;
-    char *tags; /* that point to it, separated by spaces; owned */
+    char *tags;                            /* that point to it, separated by spaces; owned */
+    char parent[ATOLL_VERSION_ID_LEN + 1]; /* as in atoll_version_new, "" for none */
+    char sandbox_id[ATOLL_ID_LEN + 1];     /* likewise */
+    unsigned pins; /* requests that are about to use it: it is not removed */
 };
+
+/* Sources of versions that sandboxes make. Those of forks go with their last sandbox. */
+#define ATOLL_SOURCE_SNAPSHOT "snapshot"
+#define ATOLL_SOURCE_FORK "fork"
+/* Not all of its sandboxes exist yet: the next daemon removes those that do. */
+#define ATOLL_SOURCE_FORKING "forking"
+/* Whether it is of a fork, and no tag keeps it. */
+bool atoll_version_is_temporary(const struct atoll_version *v);
 
 struct atoll_tag {
     struct atoll_list node; /* in tmpl->tags */
@@ -170,11 +181,15 @@ size_t atoll_templates_count(struct atoll_engine *engine, const char *owner);
 /* version_add.c */
 
 /* Makes a version of an image that the provider keeps. If it cannot be stored, the image is
- * dropped. */
-int atoll_template_keep_image(struct atoll_engine *engine, const char *owner, const char *name,
+ * dropped. Of `version` owner, name, tags, source, parent and sandbox_id count. */
+int atoll_template_keep_image(struct atoll_engine *engine, const struct atoll_version_new *version,
                               const struct atoll_provider_entry *entry, const char *image,
                               const struct atoll_provider_image *made, struct atoll_version **ret,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* Replaces the source. */
+int atoll_version_set_source(struct atoll_engine *engine, struct atoll_version *v,
+                             const char *source, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* templates_load.c */
 

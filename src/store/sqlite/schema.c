@@ -277,5 +277,8 @@ const char *const atoll_db_migrations[] = {
      "ALTER TABLE sandboxes ADD COLUMN version TEXT NOT NULL DEFAULT '';"),
     /* keys of clients at services, sealed */
     "ALTER TABLE sandboxes ADD COLUMN credential BLOB;",
+    /* snapshots: the version below, and the sandbox */
+    ("ALTER TABLE template_versions ADD COLUMN parent TEXT NOT NULL DEFAULT '';"
+     "ALTER TABLE template_versions ADD COLUMN sandbox TEXT NOT NULL DEFAULT '';"),
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

@@ -40,6 +40,8 @@ static const struct atoll_column version_columns[] = {
     COLUMN("cpu_millis", U32, cpu_millis),
     COLUMN("memory_bytes", I64, memory_bytes),
     COLUMN("created_unix_ms", I64, created_unix_ms),
+    COLUMN("parent", TEXT, parent),
+    COLUMN("sandbox", TEXT, sandbox),
 };
 #undef COLUMN
 static struct atoll_rows versions = {.table = "template_versions",

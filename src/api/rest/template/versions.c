@@ -350,6 +350,23 @@ static void remove_one(struct atoll_api_call *call, const uint8_t *body ATOLL_UN
     atoll_templates_remove(call->engine, owner, reference, atoll_rest_done, call);
 }
 
+/* DELETE /api/snapshots/{template}: the same for what is a snapshot. */
+static void remove_snapshot(struct atoll_api_call *call, const uint8_t *body, size_t n)
+{
+    struct atoll_template_view view;
+    struct atoll_error error;
+
+    if (!find_own(call, &view))
+        return;
+    if (strcmp(view.source, "snapshot") == 0) {
+        remove_one(call, body, n);
+        return;
+    }
+    (void)atoll_fail(&error, ATOLL_ERR_NOT_FOUND, ENOENT,
+                     "%.150s is no snapshot, but a template; see `atoll template rm`", view.name);
+    atoll_api_fail(call, &error);
+}
+
 /* POST /api/templates/gc: of the caller's tenant; admins with ?all=true: of all. */
 static void collect(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                     size_t n ATOLL_UNUSED)
@@ -490,6 +507,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    TEMPLATE,             ATOLL_SCOPE_READ,  ATOLL_BODY_NONE, get_one, ""},
     {ATOLL_PUT,    TEMPLATE,             ATOLL_SCOPE_ADMIN, ATOLL_BODY_STREAM, atoll_rest_template_import, ""},
     {ATOLL_DELETE, TEMPLATE,             ATOLL_SCOPE_WRITE, ATOLL_BODY_NONE, remove_one, ""},
+    {ATOLL_DELETE, "/api/snapshots/{template}", ATOLL_SCOPE_WRITE, ATOLL_BODY_NONE, remove_snapshot, ""},
     {ATOLL_GET,    TEMPLATE "/versions", ATOLL_SCOPE_READ,  ATOLL_BODY_NONE, list_versions, ""},
     {ATOLL_GET,    TEMPLATE "/diff",     ATOLL_SCOPE_READ,  ATOLL_BODY_NONE, compare, "with"},
     {ATOLL_GET,    TEMPLATE "/log",      ATOLL_SCOPE_READ,  ATOLL_BODY_NONE, send_log, ""},

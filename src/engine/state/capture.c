@@ -1,0 +1,230 @@
+#include "engine/state/capture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/metrics.h"
+#include "base/switches.h"
+#include "sandbox/stack.h"
+
+/*
+ * The provider copies what the sandbox has changed into a new layer while its processes stand still.
+ * The layer is held from before it exists until the version has it: if the daemon dies in between, the
+ * next one finds a layer without users and removes it.
+ */
+
+struct capture {
+    struct atoll_engine *engine;
+    char sandbox_id[ATOLL_ID_LEN + 1];
+    char owner[65], name[65], tags[ATOLL_TEMPLATE_TAG_MAX + 1], provider[65];
+    const char *source;
+    struct atoll_version *parent; /* pinned */
+    struct atoll_limits limits;
+    char image[64]; /* IMAGE: its name at the provider */
+    char layer[34]; /* else: the new layer */
+    char *layers;   /* the stack with the new layer, held; owned, or NULL */
+    int64_t began_us;
+    atoll_capture_fn *done;
+    void *arg;
+};
+
+static bool makes_layers(const struct atoll_sandbox *s)
+{
+    return s->provider->ops->caps(s->provider)->snapshot_layers;
+}
+
+int atoll_capture_check(struct atoll_sandbox *s, struct atoll_error *err)
+{
+    bool rests = s->phase == ATOLL_PHASE_PAUSED || s->phase == ATOLL_PHASE_STOPPED;
+    struct atoll_sandbox *running;
+
+    if (s->snapping)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+                          "another snapshot of sandbox %s is being made", s->spec.id);
+    if (rests && makes_layers(s))
+        return 0;
+    return atoll_engine_running(s->engine, s->spec.id, &running, err);
+}
+
+static void capture_free(struct capture *c)
+{
+    c->parent->pins--;
+    if (c->layers)
+        atoll_layers_release(c->engine, c->layers);
+    free(c->layers);
+    free(c);
+}
+
+/* Continues what was asked for while the provider worked. */
+static void release_sandbox(struct atoll_sandbox *s)
+{
+    s->snapping = false;
+    if (!atoll_list_empty(&s->stoppers) && atoll_sandbox_would_move(s, ATOLL_ON_STOP))
+        atoll_sandbox_halt(s, ATOLL_END_KILLED_BY, "a stop requested during a snapshot", "");
+    else if (!atoll_list_empty(&s->resumers) && atoll_sandbox_would_move(s, ATOLL_ON_RESUME))
+        atoll_sandbox_begin_resume(s);
+}
+
+static void end(struct capture *c, struct atoll_version *v,
+                const struct atoll_snapshot_facts *facts, const struct atoll_error *error)
+{
+    static const struct atoll_snapshot_facts unknown;
+    struct atoll_sandbox *s = atoll_map_get(&c->engine->sandboxes, c->sandbox_id);
+
+    atoll_metric_add(ATOLL_METRIC_SNAPSHOTS, ATOLL_LABELS(c->source, error ? "failed" : "made"), 1);
+    if (!error)
+        atoll_metric_observe(ATOLL_METRIC_SNAPSHOT_SECONDS, ATOLL_LABELS(c->provider),
+                             (double)(atoll_clock_us() - c->began_us) / 1e6);
+    if (facts)
+        atoll_metric_observe(ATOLL_METRIC_FROZEN_SECONDS, ATOLL_LABELS(c->provider),
+                             (double)facts->frozen_us / 1e6);
+    if (s)
+        release_sandbox(s);
+    c->done(c->arg, error ? NULL : v, facts ? facts : &unknown, error);
+    capture_free(c);
+}
+
+static struct atoll_version_new describe(const struct capture *c)
+{
+    return (struct atoll_version_new){
+        .owner = c->owner,
+        .name = c->name,
+        .tags = c->tags,
+        .layers = c->layers,
+        .config_json = *c->parent->config ? c->parent->config : NULL,
+        .source = c->source,
+        .start_cmd = c->parent->start_cmd,
+        .ready_cmd = c->parent->ready_cmd,
+        .cpu_millis = c->limits.cpu_millis,
+        .memory_bytes = c->limits.memory_bytes,
+        .parent = c->parent->id,
+        .sandbox_id = c->sandbox_id,
+    };
+}
+
+static int keep_layer(struct capture *c, const struct atoll_provider_layer *made,
+                      struct atoll_version **ret, struct atoll_error *err)
+{
+    const struct atoll_layer_facts facts = {c->layer, NULL, made->bytes, made->files};
+    const struct atoll_version_new version = describe(c);
+    struct atoll_template_view view;
+    int r = atoll_fault("state.keep");
+
+    r = r ? atoll_fail_errno(err, r, "keep the snapshot") : atoll_layer_put(c->engine, &facts, err);
+    if (r == 0)
+        r = atoll_version_add(c->engine, &version, &view, err);
+    if (r == 0)
+        *ret = atoll_map_get(&c->engine->template_tables.versions, view.id);
+    return r;
+}
+
+static void on_layer(void *arg, const struct atoll_provider_layer *made,
+                     const struct atoll_error *error)
+{
+    struct capture *c = arg;
+    struct atoll_snapshot_facts facts;
+    struct atoll_version *v = NULL;
+    struct atoll_error err;
+
+    if (!error && keep_layer(c, made, &v, &err) < 0)
+        error = &err;
+    if (made)
+        facts = (struct atoll_snapshot_facts){made->bytes, made->files, made->frozen_us};
+    end(c, v, made ? &facts : NULL, error);
+}
+
+/* Images of the provider. */
+
+static int keep_image(struct capture *c, const struct atoll_provider_image *made,
+                      struct atoll_version **ret, struct atoll_error *err)
+{
+    const struct atoll_version_new version = describe(c);
+    struct atoll_provider_entry *entry = atoll_provider_entry_by_name(c->engine, c->provider);
+
+    if (!entry)
+        return atoll_fail(err, ATOLL_ERR_ABORTED, ENODEV, "provider %s was removed meanwhile",
+                          c->provider);
+    if (atoll_template_check(c->engine, c->owner, c->name, ATOLL_TEMPLATE_IMAGE, err) < 0) {
+        entry->provider->ops->drop_image(entry->provider, c->image, atoll_done_ignore, NULL);
+        return -EEXIST;
+    }
+    return atoll_template_keep_image(c->engine, &version, entry, c->image, made, ret, err);
+}
+
+static void on_image(void *arg, const struct atoll_provider_image *made,
+                     const struct atoll_error *error)
+{
+    struct capture *c = arg;
+    struct atoll_version *v = NULL;
+    struct atoll_error err;
+
+    if (!error && keep_image(c, made, &v, &err) < 0)
+        error = &err;
+    end(c, v, NULL, error);
+}
+
+/* The stack of the sandbox with the new layer on it. */
+static int hold_layers(struct capture *c, const struct atoll_sandbox *s, struct atoll_error *err)
+{
+    const char *below = s->spec.layers && *s->spec.layers ? s->spec.layers
+                        : *s->spec.layer                  ? s->spec.layer
+                                                          : ATOLL_STACK_HOST;
+    char stack[ATOLL_STACK_CAP + ATOLL_LAYER_NAME_MAX + 2];
+    int r;
+
+    atoll_layer_new_name(c->layer);
+    (void)snprintf(stack, sizeof(stack), "%s %s", below, c->layer);
+    if (atoll_stack_count(stack) > ATOLL_LAYERS_MAX)
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG,
+                          "sandbox %s has %d layers below it, the most there may be: make an image "
+                          "of one layer (`atoll template save`, `atoll template import`)",
+                          s->spec.id, ATOLL_LAYERS_MAX);
+    r = atoll_layers_hold(c->engine, stack, err);
+    if (r < 0)
+        return r;
+    c->layers = strdup(stack);
+    if (!c->layers)
+        abort();
+    return 0;
+}
+
+static struct capture *capture_new(struct atoll_sandbox *s,
+                                   const struct atoll_capture_request *request)
+{
+    struct capture *c = atoll_alloc(sizeof(*c));
+
+    *c = (struct capture){.engine = s->engine,
+                          .source = request->source,
+                          .parent = s->version,
+                          .limits = s->spec.limits,
+                          .began_us = atoll_clock_us()};
+    c->parent->pins++;
+    memcpy(c->sandbox_id, s->spec.id, sizeof(c->sandbox_id));
+    memcpy(c->owner, s->spec.tenant, sizeof(c->owner));
+    (void)snprintf(c->name, sizeof(c->name), "%s", request->name);
+    (void)snprintf(c->tags, sizeof(c->tags), "%s", request->tags ? request->tags : "latest");
+    (void)snprintf(c->provider, sizeof(c->provider), "%s", s->provider->ops->name);
+    return c;
+}
+
+void atoll_capture(struct atoll_sandbox *s, const struct atoll_capture_request *request,
+                   atoll_capture_fn *done, void *arg)
+{
+    bool layers = makes_layers(s);
+    struct capture *c = capture_new(s, request);
+    struct atoll_error err;
+
+    c->done = done;
+    c->arg = arg;
+    s->snapping = true;
+    if (!layers) {
+        atoll_image_name(c->image);
+        s->provider->ops->snapshot(s->provider, &s->spec, c->image, on_image, c);
+    } else if (hold_layers(c, s, &err) < 0) {
+        end(c, NULL, NULL, &err);
+    } else {
+        s->provider->ops->snapshot_layer(s->provider, &s->spec, c->layer, on_layer, c);
+    }
+}

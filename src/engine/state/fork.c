@@ -1,0 +1,219 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/metrics.h"
+#include "base/rand.h"
+#include "base/switches.h"
+#include "engine/state/capture.h"
+
+/*
+ * Forks: one snapshot, then creates from it with the options of the sandbox. The version belongs to no
+ * name that clients use, and the collector removes it after its last sandbox.
+ *
+ * All or none: until the last create has succeeded the version's source is "forking". If a create
+ * fails, the others are destroyed; if the daemon dies, the next one destroys the sandboxes of such a
+ * version.
+ */
+
+struct forking {
+    struct atoll_engine *engine;
+    char sandbox_id[ATOLL_ID_LEN + 1];
+    struct atoll_options options;  /* of the new ones; owned */
+    struct atoll_version *version; /* pinned, or NULL */
+    uint32_t count, waiting;       /* creates or destroys in progress, plus one while they begin */
+    uint32_t made;
+    char (*ids)[ATOLL_ID_LEN + 1]; /* owned: those that were made */
+    bool failed;
+    struct atoll_error error; /* the first one */
+    atoll_fork_fn *done;
+    void *arg;
+};
+
+static void end(struct forking *f)
+{
+    if (f->version)
+        f->version->pins--;
+    atoll_templates_collect_soon(f->engine);
+    atoll_metric_add(ATOLL_METRIC_FORKS, ATOLL_LABELS(f->failed ? "failed" : "made"),
+                     f->failed ? 1 : f->count);
+    f->done(f->arg, (const char(*)[ATOLL_ID_LEN + 1]) f->ids, f->failed ? 0 : f->count,
+            f->failed ? &f->error : NULL);
+    atoll_options_free(&f->options);
+    free(f->ids);
+    free(f);
+}
+
+static void fail(struct forking *f, const struct atoll_error *error)
+{
+    if (!f->failed)
+        f->error = *error;
+    f->failed = true;
+}
+
+static void on_destroyed(void *arg, const struct atoll_error *error ATOLL_UNUSED)
+{
+    struct forking *f = arg;
+
+    if (--f->waiting == 0)
+        end(f);
+}
+
+static void undo(struct forking *f)
+{
+    f->waiting = f->made + 1;
+    for (uint32_t i = 0; i < f->made; i++)
+        atoll_engine_destroy(f->engine, f->ids[i],
+                             "the daemon, because a fork of the same request failed", on_destroyed,
+                             f);
+    on_destroyed(f, NULL);
+}
+
+static void finish(struct forking *f)
+{
+    const struct atoll_sandbox *s = atoll_map_get(&f->engine->sandboxes, f->sandbox_id);
+    struct atoll_error err;
+    char detail[40];
+    int r = atoll_fault("state.fork");
+
+    if (r != 0)
+        r = atoll_fail_errno(&err, r, "fork");
+    if (!f->failed && r == 0)
+        r = atoll_version_set_source(f->engine, f->version, ATOLL_SOURCE_FORK, &err);
+    if (!f->failed && r < 0)
+        fail(f, &err);
+    if (f->failed) {
+        undo(f);
+        return;
+    }
+    (void)snprintf(detail, sizeof(detail), "%u", f->count);
+    if (s)
+        atoll_events_emit(f->engine, "sandbox.forked", s, "", detail);
+    end(f);
+}
+
+static void on_created(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
+{
+    struct forking *f = arg;
+
+    if (error)
+        fail(f, error);
+    else if (sandbox)
+        memcpy(f->ids[f->made++], sandbox->spec.id, ATOLL_ID_LEN + 1);
+    if (--f->waiting == 0)
+        finish(f);
+}
+
+static void on_captured(void *arg, struct atoll_version *v,
+                        const struct atoll_snapshot_facts *facts ATOLL_UNUSED,
+                        const struct atoll_error *error)
+{
+    struct forking *f = arg;
+
+    if (error) {
+        fail(f, error);
+        end(f);
+        return;
+    }
+    v->pins++;
+    f->version = v;
+    f->waiting = f->count + 1;
+    for (uint32_t i = 0; i < f->count; i++) {
+        if (f->failed) /* a create that failed at once */
+            on_created(f, NULL, &f->error);
+        else
+            atoll_engine_create(f->engine, &f->options, on_created, f);
+    }
+    if (--f->waiting == 0)
+        finish(f);
+}
+
+static int check_room(struct atoll_sandbox *s, uint32_t count, struct atoll_error *err)
+{
+    uint32_t most = s->engine->config.quota.sandboxes;
+    int r = atoll_engine_check_room(s->engine, err);
+
+    if (r == 0 && most > 0 && s->tenant && s->tenant->sandboxes.count + count > most) {
+        atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS("sandboxes"), 1);
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                          "tenant %s would have more than %u sandboxes, the most it may have "
+                          "(--tenant-sandboxes); destroy some",
+                          s->spec.tenant, most);
+    }
+    return r < 0 ? r : atoll_room_admit(s->engine, err);
+}
+
+static int check(struct atoll_engine *engine, const char *sandbox_id,
+                 const struct atoll_fork_request *q, struct atoll_sandbox **ret,
+                 struct atoll_error *err)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, sandbox_id), *running;
+    int r;
+
+    if (q->count < 1 || q->count > ATOLL_FORKS_MAX)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "count must be a number from 1 to %d", ATOLL_FORKS_MAX);
+    if (!s)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s",
+                          sandbox_id);
+    /* The environment of a paused one may be known to its frozen agent only. */
+    if (s->phase == ATOLL_PHASE_PAUSED)
+        return atoll_engine_look(engine, sandbox_id, &running, err);
+    r = atoll_capture_check(s, err);
+    if (r == 0)
+        r = check_room(s, q->count, err);
+    if (r == 0 && !s->options.env)
+        r = atoll_env_load(s, err);
+    *ret = s;
+    return r;
+}
+
+/* What the new ones are made with. */
+static int make_options(struct forking *f, const struct atoll_sandbox *s, const char *name,
+                        const struct atoll_fork_request *q, struct atoll_error *err)
+{
+    struct atoll_options o = s->options;
+
+    o.owner = s->spec.tenant;
+    o.limits = s->spec.limits;
+    o.waived = s->spec.waived;
+    o.network_is_given = true;
+    o.template_name = name;
+    o.provider = s->provider->ops->name;
+    o.image = o.name = o.session_id = o.interpreter = NULL;
+    o.login = NULL;
+    o.progress = NULL;
+    if (q->timeout_is_given)
+        o.limits.timeout_s = q->timeout_s;
+    return atoll_options_dup(&f->options, &o, err);
+}
+
+void atoll_engine_fork(struct atoll_engine *engine, const char *sandbox_id,
+                       const struct atoll_fork_request *request, atoll_fork_fn *done, void *arg)
+{
+    char id[17], name[32];
+    struct atoll_sandbox *s = NULL;
+    struct atoll_error err;
+    struct forking *f;
+
+    if (check(engine, sandbox_id, request, &s, &err) < 0) {
+        done(arg, NULL, 0, &err);
+        return;
+    }
+    atoll_rand_id(id, 16);
+    (void)snprintf(name, sizeof(name), "fork-%s", id);
+    f = atoll_alloc(sizeof(*f));
+    *f = (struct forking){.engine = engine, .count = request->count, .done = done, .arg = arg};
+    memcpy(f->sandbox_id, s->spec.id, sizeof(f->sandbox_id));
+    f->ids = atoll_alloc(request->count * sizeof(*f->ids));
+    if (make_options(f, s, name, request, &err) < 0) {
+        fail(f, &err);
+        end(f);
+        return;
+    }
+    atoll_capture(
+        s,
+        &(struct atoll_capture_request){.name = name, .tags = "", .source = ATOLL_SOURCE_FORKING},
+        on_captured, f);
+}

@@ -1,0 +1,201 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/metrics.h"
+#include "base/rand.h"
+#include "engine/state/capture.h"
+
+/*
+ * Snapshots that clients ask for: their names, how many a tenant may have, and how long they are kept.
+ */
+
+#define EXPIRE_MS (60 * 60 * 1000)
+#define DAY_MS INT64_C(86400000)
+
+struct snapshot {
+    struct atoll_engine *engine;
+    char sandbox_id[ATOLL_ID_LEN + 1];
+    atoll_snapshot_fn *done;
+    void *arg;
+};
+
+static bool is_snapshot(const struct atoll_version *v)
+{
+    return strcmp(v->source, ATOLL_SOURCE_SNAPSHOT) == 0;
+}
+
+static size_t count_of(struct atoll_engine *engine, const char *tenant)
+{
+    const struct atoll_version *v;
+    size_t pos = 0, n = 0;
+
+    while ((v = atoll_map_next(&engine->template_tables.versions, &pos)) != NULL)
+        n += is_snapshot(v) && strcmp(v->tmpl->owner, tenant) == 0;
+    return n;
+}
+
+static int check_count(struct atoll_engine *engine, const char *tenant, struct atoll_error *err)
+{
+    uint32_t most = engine->config.snapshots_max;
+
+    if (most == 0 || count_of(engine, tenant) < most)
+        return 0;
+    atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS("snapshots"), 1);
+    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                      "tenant %s has %u snapshots, the most it may have (--tenant-snapshots); "
+                      "remove some (`atoll template rm`)",
+                      tenant, most);
+}
+
+/* NAME or NAME:TAG. */
+static int read_name(const struct atoll_sandbox *s, const char *text,
+                     struct atoll_template_reference *ret, struct atoll_error *err)
+{
+    bool layers = s->provider->ops->caps(s->provider)->snapshot_layers;
+    char made[33];
+    int r;
+
+    if (!text) {
+        atoll_rand_id(made, 12);
+        *ret = (struct atoll_template_reference){0};
+        (void)snprintf(ret->name, sizeof(ret->name), "snapshot-%s", made);
+        return 0;
+    }
+    r = atoll_template_reference_parse(text, ret, err);
+    if (r < 0)
+        return r;
+    if (*ret->digest || strlen(ret->name) > 64 || strchr(ret->name, '/'))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "the name of a snapshot is NAME or NAME:TAG: 1 to 64 letters, digits, "
+                          "dots, dashes or underscores");
+    return atoll_template_check(s->engine, s->spec.tenant, ret->name,
+                                layers ? ATOLL_TEMPLATE_ROOTFS : ATOLL_TEMPLATE_IMAGE, err);
+}
+
+static void on_captured(void *arg, struct atoll_version *v,
+                        const struct atoll_snapshot_facts *facts, const struct atoll_error *error)
+{
+    struct snapshot *p = arg;
+    const struct atoll_sandbox *s = atoll_map_get(&p->engine->sandboxes, p->sandbox_id);
+    struct atoll_template_view view;
+
+    if (!error && s)
+        atoll_events_emit(p->engine, "sandbox.snapshot", s, "", v->tmpl->name);
+    if (!error)
+        view = atoll_version_get(p->engine, v);
+    p->done(p->arg, error ? NULL : &view, facts, error);
+    free(p);
+}
+
+static int check(struct atoll_engine *engine, const char *sandbox_id, const char *name,
+                 struct atoll_sandbox **ret, struct atoll_template_reference *ref,
+                 struct atoll_error *err)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, sandbox_id);
+    int r =
+        s ? atoll_capture_check(s, err)
+          : atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s", sandbox_id);
+
+    if (r == 0)
+        r = read_name(s, name, ref, err);
+    if (r == 0)
+        r = check_count(engine, s->spec.tenant, err);
+    if (r == 0)
+        r = atoll_room_admit(engine, err);
+    *ret = s;
+    return r;
+}
+
+void atoll_engine_snapshot(struct atoll_engine *engine, const char *sandbox_id, const char *name,
+                           atoll_snapshot_fn *done, void *arg)
+{
+    struct atoll_template_reference ref;
+    struct atoll_sandbox *s = NULL;
+    struct atoll_error err;
+    struct snapshot *p;
+
+    if (check(engine, sandbox_id, name, &s, &ref, &err) < 0) {
+        done(arg, NULL, NULL, &err);
+        return;
+    }
+    p = atoll_alloc(sizeof(*p));
+    *p = (struct snapshot){.engine = engine, .done = done, .arg = arg};
+    memcpy(p->sandbox_id, s->spec.id, sizeof(p->sandbox_id));
+    atoll_capture(s,
+                  &(struct atoll_capture_request){.name = ref.name,
+                                                  .tags = *ref.tag ? ref.tag : NULL,
+                                                  .source = ATOLL_SOURCE_SNAPSHOT},
+                  on_captured, p);
+}
+
+/* Lists. */
+
+static int newest_first(const void *a, const void *b)
+{
+    const struct atoll_version *x = *(const struct atoll_version *const *)a;
+    const struct atoll_version *y = *(const struct atoll_version *const *)b;
+
+    if (x->created_unix_ms != y->created_unix_ms)
+        return x->created_unix_ms < y->created_unix_ms ? 1 : -1;
+    return strcmp(x->id, y->id);
+}
+
+void atoll_snapshots_each(struct atoll_engine *engine, const char *tenant, const char *sandbox_id,
+                          void (*fn)(void *arg, const struct atoll_template_view *view), void *arg)
+{
+    size_t all = engine->template_tables.versions.used, pos = 0, n = 0;
+    const struct atoll_version **found = atoll_alloc((all + 1) * sizeof(*found));
+    const struct atoll_version *v;
+    struct atoll_template_view view;
+
+    while ((v = atoll_map_next(&engine->template_tables.versions, &pos)) != NULL && n < all)
+        if (is_snapshot(v) && (!tenant || strcmp(v->tmpl->owner, tenant) == 0) &&
+            (!sandbox_id || strcmp(v->sandbox_id, sandbox_id) == 0))
+            found[n++] = v;
+    qsort(found, n, sizeof(*found), newest_first);
+    for (size_t i = 0; i < n; i++) {
+        view = atoll_version_get(engine, found[i]);
+        fn(arg, &view);
+    }
+    free(found);
+}
+
+/* Age. */
+
+/* One that is too old and that no sandbox uses; NULL: there is none. */
+static struct atoll_version *find_old(struct atoll_engine *engine, int64_t before_unix_ms)
+{
+    struct atoll_version *v;
+    size_t pos = 0;
+
+    while ((v = atoll_map_next(&engine->template_tables.versions, &pos)) != NULL)
+        if (is_snapshot(v) && v->created_unix_ms < before_unix_ms && v->pins == 0 &&
+            atoll_version_sandboxes(engine, v) == 0)
+            return v;
+    return NULL;
+}
+
+static void expire(void *arg)
+{
+    struct atoll_engine *engine = arg;
+    int64_t before = atoll_clock_unix_ms() - engine->config.snapshot_days * DAY_MS;
+    struct atoll_version *v;
+    struct atoll_error err;
+
+    while ((v = find_old(engine, before)) != NULL)
+        if (atoll_version_drop(engine, v, &err) < 0) {
+            atoll_log(ATOLL_LOG_ERROR, "state not stored", "what", "removal of a snapshot", "error",
+                      err.text, NULL);
+            break;
+        }
+    atoll_timer_set(&engine->snapshot_expiry, engine->loop, EXPIRE_MS, expire, engine);
+}
+
+void atoll_snapshots_start(struct atoll_engine *engine)
+{
+    if (engine->config.snapshot_days > 0)
+        expire(engine);
+}

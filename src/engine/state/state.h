@@ -1,0 +1,52 @@
+#pragma once
+#include "engine/engine.h"
+
+/*
+ * The files of a sandbox as a value: snapshots, forks and restores. Processes, memory and environment
+ * variables are not part of a snapshot. docs/state.md has the picture.
+ *
+ * A snapshot is a version of a template of the sandbox's tenant: the stack of the sandbox and one more
+ * layer with what the sandbox has changed. A provider that cannot make layers makes an image of its own.
+ *
+ * Thread: the loop's. done is called exactly once, possibly before the call returns. Errors in
+ * callbacks are borrowed.
+ */
+
+/* How a snapshot was made. All 0: not measured, the provider made an image. */
+struct atoll_snapshot_facts {
+    uint64_t bytes, files; /* of the new layer */
+    uint64_t frozen_us;    /* how long its processes stood still */
+};
+typedef void atoll_snapshot_fn(void *arg, const struct atoll_template_view *view,
+                               const struct atoll_snapshot_facts *facts,
+                               const struct atoll_error *error);
+/* Of a running sandbox; where the provider makes layers, also of a paused or a stopped one. name: NAME
+ * or NAME:TAG, which then means the snapshot; NULL: a new name. RESOURCE_EXHAUSTED: the tenant has too
+ * many snapshots, the stack has too many layers, or the disk is full. */
+void atoll_engine_snapshot(struct atoll_engine *engine, const char *sandbox_id, const char *name,
+                           atoll_snapshot_fn *done, void *arg);
+/* Calls fn for each snapshot, newest first. tenant, sandbox_id: NULL for any. */
+void atoll_snapshots_each(struct atoll_engine *engine, const char *tenant, const char *sandbox_id,
+                          void (*fn)(void *arg, const struct atoll_template_view *view), void *arg);
+/* Removes the snapshots that are too old, now and later. Call once, after recovery. */
+void atoll_snapshots_start(struct atoll_engine *engine);
+
+#define ATOLL_FORKS_MAX 100 /* of one request */
+struct atoll_fork_request {
+    uint32_t count;
+    bool timeout_is_given;
+    uint32_t timeout_s; /* of the new sandboxes; not given: as that of the sandbox */
+};
+/* ids: `count` of them. */
+typedef void atoll_fork_fn(void *arg, const char (*ids)[ATOLL_ID_LEN + 1], size_t count,
+                           const struct atoll_error *error);
+/* Makes new sandboxes with the files, environment, limits, network, user and metadata of a running or
+ * stopped sandbox: all of them, or none. The new ones have no name. */
+void atoll_engine_fork(struct atoll_engine *engine, const char *sandbox_id,
+                       const struct atoll_fork_request *request, atoll_fork_fn *done, void *arg);
+
+/* Brings a running sandbox back to a snapshot, or to any version that it could have been created from:
+ * it keeps id, name, options and previews. Its commands end as killed by `who`; its files are those of
+ * the version; the start command of the version runs again. */
+void atoll_engine_restore(struct atoll_engine *engine, const char *sandbox_id,
+                          const char *reference, const char *who, atoll_done_fn *done, void *arg);

@@ -1,0 +1,360 @@
+"""Snapshots of sandboxes, forks of them and restores: what is in them, who may use them, what kill -9 leaves."""
+
+import contextlib
+import json
+import sqlite3
+
+import pytest
+
+from boxes import Box
+from conftest import running, BUILD
+from daemons import wait_until
+from rest import Rest
+from resting import kill_daemon, leftovers, mortal_daemon
+
+NOTE = "/home/user/note"
+
+
+@pytest.fixture(scope="module")
+def mortal():
+    with mortal_daemon() as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def box(mortal):
+    made = Box(mortal.rest, env={"WORD": "swordfish"}, metadata={"task": "7"},
+               limits={"memoryMB": 128})
+    yield made
+    made.destroy()
+
+
+def names(rest):
+    return [one["name"] for one in rest.get("/api/snapshots").json["snapshots"]]
+
+
+def layers(daemon):
+    folder = daemon.state / "layers"
+    return {path.name for path in folder.iterdir()
+            if path.name.startswith("x")} if folder.exists() else set()
+
+
+def need_snapshots(rest):
+    """A host without a freezer has none."""
+    native = next(one for one in rest.get("/api/providers").json["providers"] if one["name"] == "native")
+    if "snapshots" not in native["capabilities"]:
+        pytest.skip("native cannot freeze sandboxes here")
+
+
+def fork(box, **fields):
+    """Ids of the new sandboxes."""
+    need_snapshots(box.rest)
+    answer = box.post("fork", fields)
+    assert answer.status == 201, answer.body
+    return answer.json["sandboxes"]
+
+
+def snapshot(box, name=None):
+    need_snapshots(box.rest)
+    answer = box.post("snapshots", {"name": name} if name else {})
+    assert answer.status == 201, answer.body
+    return answer.json
+
+
+def remove(rest, name):
+    answer = rest.delete(f"/api/snapshots/{name}")
+    assert answer.status == 204, answer.body
+
+
+# Snapshots.
+
+def test_a_snapshot_has_the_files_and_the_sandbox_goes_on(mortal, box):
+    box.out(f"echo one > {NOTE}; mkdir /home/user/d; ln -s note /home/user/l; rm -f /home/user/.profile")
+    counter = box.detach("while :; do sleep 0.05; done")
+    made = snapshot(box, "first")
+    assert made["source"] == "snapshot" and made["sandbox_id"] == box.id and made["parent"] == "host"
+    assert made["made"]["files"] > 0 and made["made"]["bytes"] > 0 and made["made"]["frozen_ms"] >= 0
+    assert box.exec(counter)["state"] == "running"
+    box.out(f"echo two > {NOTE}")
+    other = Box(mortal.rest, template="first")
+    try:
+        assert other.out(f"cat {NOTE}; readlink /home/user/l") == "one\nnote"
+        assert other.out("echo $WORD") == ""
+        assert other.out("stat -c '%U %a' /home/user/note /home/user/d") == "user 644\nuser 755"
+        # It is in use, and a sandbox can write to it without changing it.
+        other.out(f"echo three > {NOTE}")
+        assert mortal.rest.delete("/api/snapshots/first").status == 409
+    finally:
+        other.destroy()
+    again = Box(mortal.rest, template="first")
+    assert again.out(f"cat {NOTE}") == "one"
+    again.destroy()
+    remove(mortal.rest, "first")
+    assert mortal.rest.get("/api/templates/first").status == 404
+    wait_until(lambda: not layers(mortal), 20, lambda: layers(mortal))
+
+
+def test_names_tags_and_history(mortal, box):
+    box.out(f"echo 1 > {NOTE}")
+    generated = snapshot(box)["name"]
+    assert generated.startswith("snapshot-")
+    first = snapshot(box, "named")
+    box.out(f"echo 2 > {NOTE}")
+    second = snapshot(box, "named")
+    third = snapshot(box, "named:stable")
+    assert first["tags"] == ["latest"] and second["tags"] == ["latest"] and third["tags"] == ["stable"]
+    assert len({one["version"] for one in (first, second, third)}) == 3
+    assert names(mortal.rest)[:4] == ["named", "named", "named", generated]
+    mine = box.get("snapshots").json["snapshots"]
+    assert {one["version"] for one in mine} >= {first["version"], second["version"]}
+    old = Box(mortal.rest, template=f"named@sha256:{first['digest']}")
+    assert old.out(f"cat {NOTE}") == "1"
+    old.destroy()
+    remove(mortal.rest, "named")
+    remove(mortal.rest, generated)
+
+
+def test_a_child_outlives_its_parent(mortal, box):
+    box.out(f"echo parent > {NOTE}")
+    parent = snapshot(box, "parent")
+    middle = Box(mortal.rest, template="parent")
+    middle.out("echo child > /home/user/more")
+    child = snapshot(middle, "child")
+    assert child["parent"] == parent["version"]
+    middle.destroy()
+    remove(mortal.rest, "parent")
+    last = Box(mortal.rest, template="child")
+    assert last.out(f"cat {NOTE} /home/user/more") == "parent\nchild"
+    last.destroy()
+    assert mortal.rest.get("/api/templates/child").json["parent"] == parent["version"]
+    remove(mortal.rest, "child")
+    wait_until(lambda: not layers(mortal), 20, lambda: layers(mortal))
+
+
+def test_removed_files_stay_removed(mortal, box):
+    box.out("rm /etc/hostname 2>/dev/null; rm -r /usr/share/doc 2>/dev/null; "
+            "mkdir -p /usr/local/x && echo y > /usr/local/x/y", user="root")
+    snapshot(box, "less")
+    other = Box(mortal.rest, template="less")
+    assert other.out("cat /usr/local/x/y; test -e /usr/share/doc/bash && echo there; true") == "y"
+    other.destroy()
+    remove(mortal.rest, "less")
+
+
+def test_paused_and_stopped(mortal):
+    box = Box(mortal.rest, persistent=True)
+    box.out(f"echo kept > {NOTE}")
+    box.do("pause", {})
+    snapshot(box, "of-paused")
+    assert box.state == "paused"
+    box.do("resume")
+    box.do("stop")
+    snapshot(box, "of-stopped")
+    assert box.state == "stopped"
+    box.do("resume")
+    assert box.out(f"cat {NOTE}") == "kept"
+    box.destroy()
+    for name in ("of-paused", "of-stopped"):
+        other = Box(mortal.rest, template=name)
+        assert other.out(f"cat {NOTE}") == "kept"
+        other.destroy()
+        remove(mortal.rest, name)
+    assert leftovers(mortal, box.id) == []
+
+
+@pytest.mark.parametrize("body", [{"name": ".bad"}, {"name": "a/b"}, {"name": ""}, {"name": "a@sha256:" + "0" * 64},
+                                  {"name": 5}, {"name": "x" * 65}, {"nam": "x"}])
+def test_bad_names(box, body):
+    assert box.post("snapshots", body).status == 400
+
+
+def test_refusals(mortal, box):
+    assert box.post("snapshots", {"name": "host"}).status == 409
+    assert mortal.rest.post("/api/sandboxes/" + "a" * 26 + "/snapshots", {}).status == 404
+    assert mortal.rest.delete("/api/snapshots/missing").status == 404
+    assert mortal.rest.delete("/api/snapshots/host").status == 404
+
+
+def test_tenants_and_quota():
+    with running(BUILD, ATOLL_TENANT_SNAPSHOTS="2") as daemon:
+        admin = Rest(daemon.socket)
+        keys = {name: admin.post("/api/keys", {"tenant": name, "scope": "write"}).json["key"]
+                for name in ("acme", "rival")}
+        mine, rival = (Rest(daemon.socket, {"X-API-Key": keys[name]}) for name in ("acme", "rival"))
+        box, theirs = Box(mine), Box(rival)
+        snapshot(box, "mine")
+        assert names(mine) == ["mine"] and names(rival) == []
+        assert rival.post("/api/sandboxes", {"template": "mine"}).status == 404
+        assert rival.post("/api/sandboxes", {"template": "acme/mine"}).status == 404
+        assert theirs.post("restore", {"snapshot": "acme/mine"}).status == 404
+        assert rival.delete("/api/snapshots/acme%2Fmine").status == 404
+        assert rival.post(f"{box.path}/snapshots", {}).status == 404
+        assert rival.post(f"{box.path}/fork", {}).status == 404
+        assert rival.post(f"{box.path}/restore", {"snapshot": "host"}).status == 404
+        snapshot(box, "second")
+        refused = box.post("snapshots", {})
+        assert refused.status == 429 and "--tenant-snapshots" in refused.json["error"]["message"]
+        snapshot(theirs, "mine")
+        assert names(admin) == [] and len(admin.get("/api/snapshots", all="true").json["snapshots"]) == 3
+
+
+# Forks.
+
+def test_forks_have_the_files_the_environment_and_the_limits(mortal, box):
+    box.out(f"echo base > {NOTE}")
+    made = fork(box, count=3)
+    assert len({one["id"] for one in made}) == 3
+    forks = [Box.__new__(Box) for _ in made]
+    for other, one in zip(forks, made):
+        other.rest, other.id, other.path = mortal.rest, one["id"], f"/api/sandboxes/{one['id']}"
+        assert one["metadata"] == {"task": "7"} and one["limits"] == box.view["limits"]
+        assert other.out(f"cat {NOTE}; echo $WORD") == "base\nswordfish"
+        other.out(f"echo {one['id']} > {NOTE}")
+    assert [other.out(f"cat {NOTE}") for other in forks] == [other.id for other in forks]
+    assert box.out(f"cat {NOTE}") == "base"
+    # The version of a fork is in no list, and goes with its last sandbox.
+    assert names(mortal.rest) == []
+    assert not [one for one in mortal.rest.get("/api/templates").json["templates"]
+                if one["name"].startswith("fork-")]
+    for other in forks:
+        assert layers(mortal)
+        other.destroy()
+    wait_until(lambda: not layers(mortal), 20, lambda: layers(mortal))
+
+
+def test_a_fork_of_a_fork(mortal, box):
+    box.out(f"echo 1 > {NOTE}")
+    first = fork(box)[0]["id"]
+    path = f"/api/sandboxes/{first}"
+    second = mortal.rest.post(f"{path}/fork", {"count": 1, "timeoutSeconds": 500}).json["sandboxes"][0]
+    assert mortal.rest.delete(path).status == 204
+    answer = mortal.rest.post(f"/api/sandboxes/{second['id']}/execs", {"cmd": ["cat", NOTE]}, wait="true")
+    assert answer.json["stdout"] == "1\n"
+    assert second["expires_at"]
+    assert mortal.rest.delete(f"/api/sandboxes/{second['id']}").status == 204
+    wait_until(lambda: not layers(mortal), 20, lambda: layers(mortal))
+
+
+@pytest.mark.parametrize("body", [{"count": 0}, {"count": 101}, {"count": 1000}, {"count": -1}, {"count": "2"},
+                                  {"timeoutSeconds": -1}, {"cont": 2}])
+def test_bad_forks(box, body):
+    assert box.post("fork", body).status == 400
+
+
+def test_forks_are_all_or_none():
+    with running(BUILD, ATOLL_TENANT_SANDBOXES="3") as daemon:
+        rest = Rest(daemon.socket)
+        box = Box(rest)
+        need_snapshots(rest)
+        refused = box.post("fork", {"count": 3})
+        assert refused.status == 429 and "--tenant-sandboxes" in refused.json["error"]["message"]
+        assert len(rest.get("/api/sandboxes").json["sandboxes"]) == 1
+        assert not layers(daemon)
+        assert box.post("fork", {"count": 2}).status == 201
+        box.do("pause", {})
+        assert box.post("fork", {}).status == 409
+
+
+# Restores.
+
+def test_restore_keeps_the_sandbox_and_ends_its_commands(mortal, box):
+    box.rest.call("PATCH", box.path, {"name": "keeper"})
+    box.out(f"echo good > {NOTE}")
+    snapshot(box, "good")
+    box.out(f"echo bad > {NOTE}; touch /home/user/extra")
+    running_one = box.detach("sleep 1000")
+    view = box.do("restore", {"snapshot": "good"})
+    assert view["id"] == box.id and view["state"] == "running" and view["name"] == "keeper"
+    assert box.out(f"cat {NOTE}; ls /home/user/extra 2>/dev/null; echo $WORD") == "good\nswordfish"
+    result = box.exec(running_one)["result"]
+    assert result["kind"] == "killed_by" and result["who"] == "restore", result
+    assert events(mortal.rest, box.id, "sandbox.restored") == ["sandbox.created", "sandbox.snapshot",
+                                                               "sandbox.restored"]
+    # Once more, and to what it was made from.
+    box.do("restore", {"snapshot": "good"})
+    box.do("restore", {"snapshot": "host"})
+    assert box.out(f"cat {NOTE} 2>/dev/null; true") == ""
+    remove(mortal.rest, "good")
+
+
+def events(rest, sandbox, last):
+    """Kinds of the kept events of one sandbox, without those of its commands, up to `last`."""
+    found, text = [], b""
+    with rest.socket() as sock:
+        sock.sendall(b"GET /api/events?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while last not in found:
+            text += sock.recv(65536)
+            found = [json.loads(line[line.index(b"{"):])["kind"] for line in text.split(b"\n")[:-1]
+                     if b"{" in line and sandbox.encode() in line]
+    return [kind for kind in found if kind.startswith("sandbox.")]
+
+
+def test_restore_of_a_persistent_one(mortal):
+    box = Box(mortal.rest, persistent=True, env={"WORD": "kept"})
+    box.out(f"echo good > {NOTE}")
+    snapshot(box, "disk")
+    box.out(f"echo bad > {NOTE}")
+    box.do("restore", {"snapshot": "disk"})
+    box.out("echo more > /home/user/more")
+    box.do("stop")
+    box.do("resume")
+    assert box.out(f"cat {NOTE} /home/user/more; echo $WORD") == "good\nmore\nkept"
+    box.destroy()
+    assert leftovers(mortal, box.id) == []
+    remove(mortal.rest, "disk")
+
+
+@pytest.mark.parametrize("body", [{}, {"snapshot": ""}, {"snapshot": "a b"}, {"snapshot": 5}, {"snap": "x"}])
+def test_bad_restores(box, body):
+    assert box.post("restore", body).status == 400
+
+
+def test_refused_restores(box):
+    assert box.post("restore", {"snapshot": "missing"}).status == 404
+    box.do("pause", {})
+    assert box.post("restore", {"snapshot": "host"}).status == 409
+    box.do("resume")
+    assert box.out("echo $WORD") == "swordfish"
+
+
+# Daemons that die.
+
+def test_snapshots_survive_a_daemon(mortal, box):
+    box.out(f"echo kept > {NOTE}")
+    made = snapshot(box, "survivor")
+    copy = fork(box)[0]["id"]
+    kill_daemon(mortal)
+    mortal.start()
+    shown = mortal.rest.get("/api/snapshots").json["snapshots"]
+    assert [one["version"] for one in shown] == [made["version"]]
+    assert shown[0]["sandbox_id"] == box.id and shown[0]["parent"] == "host"
+    box.do("restore", {"snapshot": "survivor"})
+    assert box.out(f"cat {NOTE}; echo $WORD") == "kept\nswordfish"
+    answer = mortal.rest.post(f"/api/sandboxes/{copy}/execs", {"cmd": ["cat", NOTE]}, wait="true")
+    assert answer.json["stdout"] == "kept\n"
+    assert mortal.rest.delete(f"/api/sandboxes/{copy}").status == 204
+    remove(mortal.rest, "survivor")
+    wait_until(lambda: not layers(mortal), 20, lambda: layers(mortal))
+
+
+def test_a_restore_that_a_dead_daemon_began_is_completed(mortal, box):
+    """The row says restoring: as a daemon leaves it that dies after it has stored the new stack."""
+    box.out(f"echo bad > {NOTE}")
+    kill_daemon(mortal)
+    with contextlib.closing(sqlite3.connect(mortal.state / "atoll.db")) as db, db:
+        assert db.execute("UPDATE sandboxes SET state = 100 WHERE id = ?", (box.id,)).rowcount == 1
+    mortal.start()
+    wait_until(lambda: box.state == "running", 20, lambda: box.view)
+    assert box.out(f"cat {NOTE} 2>/dev/null; echo there") == "there"
+
+
+def test_half_of_a_fork_is_removed(mortal, box):
+    """The version says forking: as a daemon leaves it that dies before the last sandbox of a fork."""
+    copy = fork(box)[0]["id"]
+    kill_daemon(mortal)
+    with contextlib.closing(sqlite3.connect(mortal.state / "atoll.db")) as db, db:
+        assert db.execute("UPDATE template_versions SET source = 'forking' WHERE source = 'fork'").rowcount == 1
+    mortal.start()
+    wait_until(lambda: mortal.rest.get(f"/api/sandboxes/{copy}").status == 404, 20, lambda: copy)
+    wait_until(lambda: not layers(mortal), 20, lambda: layers(mortal))
+    assert box.out("echo $WORD") == "swordfish"
