@@ -91,7 +91,7 @@ static bool request_header(void *arg, const char *name, const char **value)
     case 'c':
         return strcasecmp(name, "cookie") != 0 || request_cookie(v, value);
     case 'r':
-        return strcasecmp(name, "referer") != 0 || !strstr(*value, v->token);
+        return strcasecmp(name, "referer") != 0 || !v->token[0] || !strstr(*value, v->token);
     case 't':
         return strcasecmp(name, "traceparent") != 0 || !v->trace.id[0];
     case 'x':
@@ -365,8 +365,8 @@ static void admit(struct visit *v, struct atoll_http_request *req, const char *r
     free(target);
 }
 
-static void visit(struct atoll_preview_server *server, struct atoll_http_request *req,
-                  const struct atoll_preview_name *name, bool by_path, const char *rest)
+static struct visit *begin(struct atoll_preview_server *server, struct atoll_http_request *req,
+                           const struct atoll_preview_name *name, bool by_path)
 {
     struct visit *v = atoll_api_alloc(sizeof(*v));
 
@@ -376,10 +376,32 @@ static void visit(struct atoll_preview_server *server, struct atoll_http_request
     v->started_ms = server->access_log ? atoll_clock_ms() : 0;
     choose_request_id(v, req);
     atoll_trace_init(&v->trace, atoll_http_header(req, "traceparent"));
+    return v;
+}
+
+static void visit(struct atoll_preview_server *server, struct atoll_http_request *req,
+                  const struct atoll_preview_name *name, bool by_path, const char *rest)
+{
+    struct visit *v = begin(server, req, name, by_path);
+
     if (server->api->draining)
         refuse(v, req, ATOLL_PREVIEW_ENDING);
     else
         admit(v, req, rest);
+}
+
+void atoll_preview_pass(struct atoll_api *api, struct atoll_http_request *req,
+                        const char *sandbox_id, uint16_t port, const char *target)
+{
+    struct atoll_preview_name name = {.port = port};
+    struct visit *v;
+
+    (void)snprintf(name.sandbox_id, sizeof(name.sandbox_id), "%s", sandbox_id);
+    v = begin(api->preview, req, &name, false);
+    if (api->draining)
+        refuse(v, req, ATOLL_PREVIEW_ENDING);
+    else
+        forward(v, req, target);
 }
 
 /* Dispatch by Host header and path. */

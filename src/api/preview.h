@@ -28,6 +28,10 @@ struct atoll_preview_server *atoll_preview_server_free(struct atoll_preview_serv
 /* Serves the request if it is for a preview, or refuses it if its host is not ours. Returns
  * false if the request is for the API. */
 bool atoll_preview_serve(struct atoll_preview_server *server, struct atoll_http_request *req);
+/* Passes a request on to the port, for a facade that has checked the access and does not leave its own
+ * credentials in the target. Previews must be enabled. */
+void atoll_preview_pass(struct atoll_api *api, struct atoll_http_request *req,
+                        const char *sandbox_id, uint16_t port, const char *target);
 /* Number of requests and tunnels in progress. */
 size_t atoll_preview_active(const struct atoll_preview_server *server);
 

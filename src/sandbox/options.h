@@ -34,8 +34,9 @@ struct atoll_options {
     bool read_only; /* its root file system: see struct atoll_spec */
     /* When its provider loses it, make it again with the same id, without its files. */
     bool recreate;
-    const char *owner;         /* tenant; NULL: "default" */
-    const char *name;          /* unique among the sandboxes of the tenant; NULL: none */
+    const char *id;    /* that a facade has told already, by atoll_rand_id(); NULL: a new one */
+    const char *owner; /* tenant; NULL: "default" */
+    const char *name;  /* unique among the sandboxes of the tenant; NULL: none */
     const char *template_name; /* NULL: host */
     const char *workdir;       /* working directory of its commands; NULL: the user's home */
     const char *user;          /* default user of its commands and files; NULL: the template's */

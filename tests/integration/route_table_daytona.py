@@ -1,6 +1,7 @@
 """The entries of Daytona's control plane. See route_table_daytona_toolbox.py for the toolbox."""
 
-from route_table import NO_ID, empty, has, hides, shows, text
+from daemons import wait_until
+from route_table import BAD_ALL, NO_ID, empty, has, hides, shows, text
 from routes import Ask, Entry
 
 BASE = "/daytona"
@@ -26,7 +27,93 @@ def minutes(what):
         given=lambda world: {**box(world), "item": "30"})}
 
 
+def port(world):
+    return {**box(world), "port": "3000"}
+
+
+def signed(world):
+    values = port(world)
+    path = f"{BASE}/sandbox/{values['id']}/ports/3000/signed-preview-url"
+    return {**values, "item": world.mine.get(path).json["token"]}
+
+
+def built(world):
+    """A snapshot of its tenant."""
+    path = f"{BASE}/snapshots/daytona-routes"
+    if world.mine.get(path).status == 404:
+        made = world.mine.post(f"{BASE}/snapshots", {
+            "name": "daytona-routes", "buildInfo": {"dockerfileContent": "FROM scratch\nENV A=b\n"}})
+        assert made.status == 200, made.body
+        wait_until(lambda: world.mine.get(path).json["state"] == "active", 30,
+                   lambda: world.mine.get(path).body)
+    return {"key": "daytona-routes"}
+
+
+def inactive(world):
+    values = built(world)
+    assert world.mine.post(f"{BASE}/snapshots/daytona-routes/deactivate").status == 204
+    return values
+
+
+def volume(world):
+    world.mine.post(f"{BASE}/volumes", {"name": "daytona-routes"})
+    return {"key": "daytona-routes"}
+
+
+NO_KEY = {"key": "no-such"}
+
+
+def refused(*routes):
+    """What this daemon does not offer."""
+    return {route: Entry(Ask(501, body={} if route.startswith("POST") else None),
+                         Ask(404, at=NO_ID), given=box) for route in routes}
+
+
 TABLE = {
+    **refused(f"POST {BOX}/fork", f"POST {BOX}/resize", f"POST {BOX}/ssh-access",
+              f"DELETE {BOX}/ssh-access"),
+    f"GET {BASE}/sandbox/ssh-access/validate": Entry(Ask(501), None),
+    f"GET {BOX}/toolbox-proxy-url": Entry(Ask(200, check=has("url")), Ask(404, at=NO_ID), given=box),
+    f"GET {BOX}/ports/{{port}}/preview-url": Entry(Ask(200, check=has("token")),
+                                                   Ask(400, at={"port": "0"}), given=port),
+    f"GET {BOX}/ports/{{port}}/signed-preview-url": Entry(
+        Ask(200, check=has("url")), Ask(400, "?expiresInSeconds=0"), given=port),
+    f"POST {BOX}/ports/{{port}}/signed-preview-url/{{item}}/expire": Entry(
+        Ask(201, check=empty), Ask(404, at={"item": "x"}), given=signed),
+    f"GET {BOX}/signing-key": Entry(Ask(200), Ask(404, at=NO_ID), given=box),
+    f"POST {BOX}/signing-key/rotate": Entry(Ask(200), Ask(404, at=NO_ID), given=box),
+    # A snapshot needs a provider that makes them: see test_daytona.py.
+    f"POST {BOX}/snapshot": Entry(Ask(501, body={"name": "x"}), Ask(400, body={"name": "/"}),
+                                  given=box),
+    f"GET {BOX}/build-logs-url": Entry(Ask(404), Ask(404, at=NO_ID), given=box),
+    f"GET {BOX}/build-logs": Entry(Ask(404), Ask(404, at=NO_ID), given=box),
+    f"GET {BASE}/snapshots": Entry(Ask(200, check=text("daytona-small")), Ask(400, "?page=0")),
+    f"POST {BASE}/snapshots": Entry(
+        Ask(200, body={"name": "daytona-asked", "buildInfo": {"dockerfileContent": "FROM scratch"}},
+            check=has("state")), Ask(400, body={"name": "x"})),
+    f"GET {BASE}/snapshots/{{key}}": Entry(Ask(200, check=has("state", value="active")),
+                                           Ask(404, at=NO_KEY), given=built, foreign=404),
+    f"DELETE {BASE}/snapshots/{{key}}": Entry(Ask(200, check=empty), Ask(404, at=NO_KEY),
+                                              given=built, foreign=404),
+    f"POST {BASE}/snapshots/{{key}}/activate": Entry(
+        Ask(200, check=has("state", value="active")), Ask(404, at=NO_KEY), given=inactive,
+        foreign=404),
+    f"POST {BASE}/snapshots/{{key}}/deactivate": Entry(Ask(204, check=empty), Ask(404, at=NO_KEY),
+                                                       given=built, foreign=404),
+    f"GET {BASE}/snapshots/{{key}}/build-logs-url": Entry(
+        Ask(200, check=has("url")), Ask(404, at=NO_KEY), given=built, foreign=404),
+    f"GET {BASE}/snapshots/{{key}}/build-logs": Entry(Ask(200), Ask(400, "?follow=perhaps"),
+                                                      given=built, foreign=404),
+    f"GET {BASE}/volumes": Entry(Ask(200, check=shows("key")), BAD_ALL, given=volume,
+                                 foreign=hides("key")),
+    f"POST {BASE}/volumes": Entry(Ask(200, body={"name": "daytona-made"}, check=has("id")),
+                                  Ask(400, body={"name": "a b"})),
+    f"GET {BASE}/volumes/by-name/{{key}}": Entry(Ask(200, check=shows("key")), Ask(404, at=NO_KEY),
+                                                 given=volume, foreign=404),
+    f"GET {BASE}/volumes/{{key}}": Entry(Ask(200, check=shows("key")), Ask(404, at=NO_KEY),
+                                         given=volume, foreign=404),
+    f"DELETE {BASE}/volumes/{{key}}": Entry(Ask(200, check=empty), Ask(404, at=NO_KEY),
+                                            given=volume, foreign=404),
     f"GET {BASE}/health": Entry(Ask(200, check=has("status")), None),  # takes no input
     f"GET {BASE}/health/ready": Entry(Ask(200, check=has("status")), None),
     f"GET {BASE}/config": Entry(Ask(200, check=has("proxyToolboxUrl")), None),

@@ -197,6 +197,9 @@ static int choose_snapshot(const struct atoll_api_call *call, const struct atoll
             err, ATOLL_ERR_INVALID_ARGUMENT, ENOENT,
             "Snapshot %.200s not found. Did you add it through the Daytona Dashboard?",
             q->snapshot);
+    if (!atoll_daytona_snapshot_is_active(&t))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EPERM, "Snapshot %.200s is inactive",
+                          q->snapshot);
     if (t.cpu_millis)
         o->limits.cpu_millis = t.cpu_millis;
     if (t.memory_bytes)

@@ -3,7 +3,7 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include "api/daytona/daytona_internal.h"
+#include "api/daytona/builds.h"
 #include "api/daytona/socketio.h"
 #include "base/clock.h"
 
@@ -53,12 +53,32 @@ static bool is_changing(const char *state)
     return is(state, "creating") || is(state, "starting") || is(state, "stopping");
 }
 
+/* A sandbox that waits for its build, which ends with `remove`; false: the path names another. */
+static bool reply_waiting(struct atoll_api_call *call, bool remove)
+{
+    struct atoll_daytona_waiting *w =
+        atoll_daytona_waiting_find(call->api, call->caller.tenant, call->params.id);
+    char origin[ATOLL_DAYTONA_ORIGIN_MAX];
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    if (!w || atoll_engine_find(call->engine, call->params.id))
+        return false;
+    atoll_daytona_origin(call->api, call->req, origin);
+    atoll_api_reply_init(&buf, &out);
+    atoll_daytona_waiting_view(&out, w, origin);
+    if (remove)
+        atoll_daytona_waiting_drop(w);
+    atoll_api_reply(call, 200, &out);
+    return true;
+}
+
 void atoll_daytona_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                        size_t n ATOLL_UNUSED)
 {
     struct atoll_sandbox_view v;
 
-    if (find_state(call, &v))
+    if (!reply_waiting(call, false) && find_state(call, &v))
         atoll_daytona_reply_sandbox(call, 200, v.id);
 }
 
@@ -90,7 +110,7 @@ void atoll_daytona_remove(struct atoll_api_call *call, const uint8_t *body ATOLL
 {
     struct atoll_sandbox_view v;
 
-    if (find_state(call, &v))
+    if (!reply_waiting(call, true) && find_state(call, &v))
         destroy(call);
 }
 

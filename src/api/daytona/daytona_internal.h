@@ -14,6 +14,9 @@
 #define ATOLL_DAYTONA_VERSION "0.190.0" /* of the interface */
 #define ATOLL_DAYTONA_REGION "us"       /* the only region, and the default of `target` */
 #define ATOLL_DAYTONA_USER "user"       /* of sandboxes that name none */
+#define ATOLL_DAYTONA_BUILD_TEMPLATE \
+    "daytona-build" /* of versions that single sandboxes are made from; they have no tags */
+#define ATOLL_DAYTONA_DISK_LABEL "atoll.daytona.disk" /* of images: GiB of a snapshot's sandboxes */
 #define ATOLL_DAYTONA_ORIGIN_MAX 300
 #define ATOLL_DAYTONA_FACTS_MAX ((size_t)64 * 1024)
 
@@ -25,7 +28,13 @@ struct atoll_daytona {
     size_t socket_count;
     struct atoll_map activities; /* of struct activity, by sandbox */
     struct atoll_timer sweep;
+    struct atoll_list waiting; /* sandboxes that wait for their builds; control_build.c */
+    size_t waiting_count;
+    struct atoll_list volumes; /* created and not mounted yet; volumes.c */
+    size_t volume_count;
 };
+#define ATOLL_DAYTONA_VOLUMES_MAX 1024
+void atoll_daytona_volumes_done(struct atoll_daytona *daytona);
 struct atoll_daytona *atoll_daytona_of(const struct atoll_api *api);
 void *atoll_daytona_open(struct atoll_api *api, const uint32_t *options);
 void atoll_daytona_close(void *state);
@@ -69,11 +78,26 @@ const char *atoll_daytona_state(const struct atoll_sandbox_view *view, const jso
 void atoll_daytona_view_sandbox(struct atoll_json_out *out, const char *key,
                                 const struct atoll_api *api, const char *origin,
                                 const struct atoll_sandbox *sandbox, bool full);
+/* The same from its parts, for a sandbox that the engine does not have yet. A fact "state" stands for the
+ * state. */
+void atoll_daytona_view_of(struct atoll_json_out *out, const char *key, const struct atoll_api *api,
+                           const char *origin, const struct atoll_sandbox_view *v,
+                           const json_t *facts, bool full);
 void atoll_daytona_view_json(struct atoll_json_out *out, const char *key, const json_t *value);
 void atoll_daytona_reply_sandbox(struct atoll_api_call *call, int status, const char *id);
 void atoll_daytona_no_sandbox(struct atoll_api_call *call);
 /* An atoll_done_fn whose arg is the call: answers with the sandbox of the path. */
 void atoll_daytona_done(void *arg, const struct atoll_error *error);
+
+/* How clients of the toolbox and of previews show the token of a sandbox. */
+#define ATOLL_DAYTONA_TOKEN_HEADER "x-daytona-preview-token"
+#define ATOLL_DAYTONA_TOKEN_QUERY "DAYTONA_SANDBOX_AUTH_KEY"
+
+/* signing.c: whether the URL of the request is signed with the key of the sandbox. */
+bool atoll_daytona_is_signed(const struct atoll_api_call *call);
+
+/* control_preview.c: serve() of the facade: previews by signed URL, by token, or public ones. */
+bool atoll_daytona_serve(void *state, struct atoll_http_request *req);
 
 /* control_network.c: the canonical policy of network settings, malloced; NULL: all is allowed.
  * INVALID_ARGUMENT. The lists are separated by commas; NULL or "": none. */
@@ -88,6 +112,11 @@ int atoll_daytona_labels_check(const json_t *labels, struct atoll_error *err) AT
 int atoll_daytona_snapshot_find(const struct atoll_api_call *call, const char *text,
                                 struct atoll_template_view *ret,
                                 struct atoll_error *err) ATOLL_MUST_CHECK;
+/* snapshots.c: the build of a snapshot, for its log. NOT_FOUND. */
+int atoll_daytona_snapshot_build(const struct atoll_api_call *call, const char *text,
+                                 char out[ATOLL_VERSION_ID_LEN + 1],
+                                 struct atoll_error *err) ATOLL_MUST_CHECK;
+bool atoll_daytona_snapshot_is_active(const struct atoll_template_view *t);
 /* Walks the snapshots that every account has, with their sizes in CPUs and GiB; false at the end. The
  * first one is the default. */
 bool atoll_daytona_default_snapshot(size_t i, const char **ret_name, uint32_t *ret_cpus,
@@ -125,5 +154,31 @@ ATOLL_DAYTONA_HANDLER(set_public);
 ATOLL_DAYTONA_HANDLER(note_activity);
 /* control_network.c */
 ATOLL_DAYTONA_HANDLER(set_network);
+/* build_logs.c */
+ATOLL_DAYTONA_HANDLER(sandbox_logs_url);
+ATOLL_DAYTONA_HANDLER(sandbox_logs);
+ATOLL_DAYTONA_HANDLER(snapshot_logs_url);
+ATOLL_DAYTONA_HANDLER(snapshot_logs);
+/* snapshots.c, control_copy.c */
+ATOLL_DAYTONA_HANDLER(snapshot_list);
+ATOLL_DAYTONA_HANDLER(snapshot_get);
+ATOLL_DAYTONA_HANDLER(snapshot_create);
+ATOLL_DAYTONA_HANDLER(snapshot_remove);
+ATOLL_DAYTONA_HANDLER(snapshot_activate);
+ATOLL_DAYTONA_HANDLER(snapshot_deactivate);
+ATOLL_DAYTONA_HANDLER(snapshot_sandbox);
+ATOLL_DAYTONA_HANDLER(unsupported);
+/* volumes.c */
+ATOLL_DAYTONA_HANDLER(volume_list);
+ATOLL_DAYTONA_HANDLER(volume_get);
+ATOLL_DAYTONA_HANDLER(volume_create);
+ATOLL_DAYTONA_HANDLER(volume_remove);
+/* control_preview.c, signing.c */
+ATOLL_DAYTONA_HANDLER(preview_url);
+ATOLL_DAYTONA_HANDLER(signed_preview);
+ATOLL_DAYTONA_HANDLER(expire_preview);
+ATOLL_DAYTONA_HANDLER(toolbox_url);
+ATOLL_DAYTONA_HANDLER(signing_key);
+ATOLL_DAYTONA_HANDLER(rotate_key);
 /* socketio.c */
 ATOLL_DAYTONA_HANDLER(socketio);

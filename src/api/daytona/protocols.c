@@ -3,10 +3,7 @@
  */
 #include <string.h>
 #include "api/api_internal.h"
-#include "api/daytona/daytona_internal.h"
-
-#define TOKEN_HEADER "x-daytona-preview-token"
-#define TOKEN_QUERY "DAYTONA_SANDBOX_AUTH_KEY"
+#include "api/daytona/builds.h"
 
 static bool is_short(const char *text)
 {
@@ -33,15 +30,30 @@ void atoll_daytona_sandbox_token(const struct atoll_api *api, const char *sandbo
 /* A token gives access to the sandbox with this id, not to one with this name. */
 static bool shows_token(const struct atoll_api_call *call)
 {
-    const char *shown = atoll_http_header(call->req, TOKEN_HEADER);
+    const char *shown = atoll_http_header(call->req, ATOLL_DAYTONA_TOKEN_HEADER);
     char token[ATOLL_TOKEN_LEN + 1];
 
     if (!shown)
-        shown = atoll_http_query(call->req, TOKEN_QUERY);
+        shown = atoll_http_query(call->req, ATOLL_DAYTONA_TOKEN_QUERY);
     if (!shown || !atoll_engine_find(call->engine, call->params.id))
         return false;
     atoll_daytona_sandbox_token(call->api, call->params.id, token);
     return atoll_token_fits(shown, token);
+}
+
+/* Routes that know sandboxes which wait for their builds. */
+static bool knows_waiting(const struct atoll_api_call *call)
+{
+    void (*const handlers[])(struct atoll_api_call *, const uint8_t *,
+                             size_t) = {atoll_daytona_get, atoll_daytona_remove,
+                                        atoll_daytona_sandbox_logs_url, atoll_daytona_sandbox_logs};
+    const struct atoll_daytona_waiting *w =
+        atoll_daytona_waiting_find(call->api, call->caller.tenant, call->params.id);
+
+    for (size_t i = 0; w && i < ATOLL_ARRAY_LEN(handlers); i++)
+        if (call->route->handler == handlers[i])
+            return true;
+    return false;
 }
 
 /* A sandbox that does not exist is told before a parameter that is not valid. */
@@ -49,7 +61,11 @@ static int admit(struct atoll_api_call *call, struct atoll_error *err)
 {
     int r = atoll_api_authorize(call, call->route ? call->route->scope : ATOLL_SCOPE_READ, err);
 
-    return r == 0 && call->route ? atoll_api_check_owner(call, err) : r;
+    if (r < 0 || !call->route)
+        return r;
+    if (call->params.id[0] && knows_waiting(call))
+        return 0;
+    return atoll_api_check_owner(call, err);
 }
 
 static int admit_toolbox(struct atoll_api_call *call, struct atoll_error *err)
@@ -59,6 +75,8 @@ static int admit_toolbox(struct atoll_api_call *call, struct atoll_error *err)
 
     if (!atoll_http_header(call->req, "authorization") && shows_token(call))
         atoll_api_act_for_owner(call, ATOLL_SCOPE_WRITE, "token of the sandbox");
+    else if (!atoll_http_header(call->req, "authorization") && atoll_daytona_is_signed(call))
+        atoll_api_act_for_owner(call, ATOLL_SCOPE_WRITE, "signed URL");
     else
         r = admit(call, err);
     if (r == 0 && call->route && !(silent && strcmp(silent, "true") == 0))

@@ -5,6 +5,7 @@
 
 #define BASE ATOLL_DAYTONA_BASE
 #define BOX BASE "/sandbox/{id}"
+#define SNAPSHOT BASE "/snapshots/{key}"
 #define NONE ATOLL_BODY_NONE
 #define JSON ATOLL_BODY_JSON
 #define PUBLIC ATOLL_SCOPE_PUBLIC
@@ -37,7 +38,37 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   BOX "/ttl/{item}",          WRITE, NONE, atoll_daytona_set_ttl, NULL},
     {ATOLL_POST,   BOX "/public/{item}",       WRITE, NONE, atoll_daytona_set_public, NULL},
     {ATOLL_POST,   BOX "/last-activity",       WRITE, NONE, atoll_daytona_note_activity, NULL},
+    {ATOLL_GET,    BOX "/toolbox-proxy-url",   READ,  NONE, atoll_daytona_toolbox_url, NULL},
+    {ATOLL_GET,    BOX "/ports/{port}/preview-url", READ, NONE, atoll_daytona_preview_url, NULL},
+    {ATOLL_GET,    BOX "/ports/{port}/signed-preview-url", READ, NONE, atoll_daytona_signed_preview, NULL},
+    {ATOLL_POST,   BOX "/ports/{port}/signed-preview-url/{item}/expire", WRITE, NONE,
+     atoll_daytona_expire_preview, NULL},
+    {ATOLL_GET,    BOX "/signing-key",         WRITE, NONE, atoll_daytona_signing_key, NULL},
+    {ATOLL_POST,   BOX "/signing-key/rotate",  WRITE, NONE, atoll_daytona_rotate_key, NULL},
     {ATOLL_POST,   BOX "/network-settings",    WRITE, JSON, atoll_daytona_set_network, NULL},
+    {ATOLL_POST,   BOX "/snapshot",            WRITE, JSON, atoll_daytona_snapshot_sandbox, NULL},
+    {ATOLL_POST,   BOX "/fork",                WRITE, JSON, atoll_daytona_unsupported, NULL},
+    {ATOLL_POST,   BOX "/resize",              WRITE, JSON, atoll_daytona_unsupported, NULL},
+    {ATOLL_POST,   BOX "/ssh-access",          WRITE, NONE, atoll_daytona_unsupported, NULL},
+    {ATOLL_DELETE, BOX "/ssh-access",          WRITE, NONE, atoll_daytona_unsupported, NULL},
+    {ATOLL_GET,    BASE "/sandbox/ssh-access/validate", READ, NONE, atoll_daytona_unsupported, NULL},
+    {ATOLL_GET,    BOX "/build-logs-url",      READ,  NONE, atoll_daytona_sandbox_logs_url, NULL},
+    {ATOLL_GET,    BOX "/build-logs",          READ,  NONE, atoll_daytona_sandbox_logs, NULL},
+
+    {ATOLL_GET,    BASE "/snapshots",          READ,  NONE, atoll_daytona_snapshot_list, NULL},
+    {ATOLL_POST,   BASE "/snapshots",          WRITE, JSON, atoll_daytona_snapshot_create, NULL},
+    {ATOLL_GET,    SNAPSHOT,                   READ,  NONE, atoll_daytona_snapshot_get, NULL},
+    {ATOLL_DELETE, SNAPSHOT,                   WRITE, NONE, atoll_daytona_snapshot_remove, NULL},
+    {ATOLL_POST,   SNAPSHOT "/activate",       WRITE, NONE, atoll_daytona_snapshot_activate, NULL},
+    {ATOLL_POST,   SNAPSHOT "/deactivate",     WRITE, NONE, atoll_daytona_snapshot_deactivate, NULL},
+    {ATOLL_GET,    SNAPSHOT "/build-logs-url", READ,  NONE, atoll_daytona_snapshot_logs_url, NULL},
+    {ATOLL_GET,    SNAPSHOT "/build-logs",     READ,  NONE, atoll_daytona_snapshot_logs, NULL},
+
+    {ATOLL_GET,    BASE "/volumes",            READ,  NONE, atoll_daytona_volume_list, NULL},
+    {ATOLL_POST,   BASE "/volumes",            WRITE, JSON, atoll_daytona_volume_create, NULL},
+    {ATOLL_GET,    BASE "/volumes/by-name/{key}", READ, NONE, atoll_daytona_volume_get, NULL},
+    {ATOLL_GET,    BASE "/volumes/{key}",      READ,  NONE, atoll_daytona_volume_get, NULL},
+    {ATOLL_DELETE, BASE "/volumes/{key}",      WRITE, NONE, atoll_daytona_volume_remove, NULL},
 };
 /* clang-format on */
 
@@ -50,4 +81,5 @@ static const struct atoll_routes *const tables[] = {
 
 const struct atoll_facade atoll_daytona_facade = {.tables = tables,
                                                   .open = atoll_daytona_open,
-                                                  .close = atoll_daytona_close};
+                                                  .close = atoll_daytona_close,
+                                                  .serve = atoll_daytona_serve};

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/api_internal.h"
+#include "api/daytona/builds.h"
 #include "api/daytona/socketio_frames.h"
 #include "base/rand.h"
 #include "net/websocket.h"

@@ -41,6 +41,8 @@ static const char *state_of_kept(const struct atoll_sandbox_view *v, const json_
 
 const char *atoll_daytona_state(const struct atoll_sandbox_view *v, const json_t *facts)
 {
+    if (*atoll_daytona_fact_text(facts, "state"))
+        return atoll_daytona_fact_text(facts, "state");
     if (atoll_daytona_fact_flag(facts, "destroyed"))
         return "destroyed";
     switch (v->state) {
@@ -140,7 +142,8 @@ static void view_life(struct atoll_json_out *out, const struct atoll_sandbox_vie
 
     atoll_json_text(out, "state", state);
     atoll_json_text(out, "desiredState", desired_of(state));
-    if (v->cause && *v->cause && v->state == ATOLL_SANDBOX_FAILED)
+    if (v->cause && *v->cause &&
+        (v->state == ATOLL_SANDBOX_FAILED || v->state == ATOLL_SANDBOX_CREATING))
         atoll_json_text(out, "errorReason", v->cause);
     atoll_json_bool(out, "recoverable",
                     v->state == ATOLL_SANDBOX_FAILED && v->options.lifetime.persistent);
@@ -198,37 +201,45 @@ static void view_names(struct atoll_json_out *out, const struct atoll_sandbox_vi
         atoll_json_text(out, "linkedSandboxId", linked);
 }
 
+void atoll_daytona_view_of(struct atoll_json_out *out, const char *key, const struct atoll_api *api,
+                           const char *origin, const struct atoll_sandbox_view *v,
+                           const json_t *facts, bool full)
+{
+    char url[ATOLL_DAYTONA_ORIGIN_MAX + 32];
+
+    (void)snprintf(url, sizeof(url), "%s" ATOLL_DAYTONA_BASE "/toolbox", origin);
+    atoll_json_open(out, key, '{');
+    view_names(out, v, facts);
+    atoll_json_raw(out, "labels",
+                   v->options.metadata_json && *v->options.metadata_json ? v->options.metadata_json
+                                                                         : "{}");
+    atoll_json_bool(out, "public", atoll_daytona_fact_flag(facts, "public"));
+    view_network(out, v, facts);
+    view_resources(out, v);
+    view_life(out, v, facts);
+    atoll_json_text(out, "backupState",
+                    atoll_daytona_fact_number(facts, "backupAt", 0) ? "Completed" : "None");
+    view_times(out, api, v, facts);
+    atoll_json_text(out, "sandboxClass", "container");
+    atoll_json_bool(out, "kvm", false);
+    atoll_json_bool(out, "spot", false);
+    atoll_json_text(out, "daemonVersion", ATOLL_DAYTONA_VERSION);
+    atoll_json_text(out, "runnerId", v->provider);
+    atoll_json_text(out, "toolboxProxyUrl", url);
+    if (full)
+        view_full(out, v, facts);
+    atoll_json_close(out, '}');
+}
+
 void atoll_daytona_view_sandbox(struct atoll_json_out *out, const char *key,
                                 const struct atoll_api *api, const char *origin,
                                 const struct atoll_sandbox *sandbox, bool full)
 {
     json_t *facts = atoll_daytona_facts(sandbox);
     struct atoll_sandbox_view v;
-    char url[ATOLL_DAYTONA_ORIGIN_MAX + 32];
 
     atoll_sandbox_get(sandbox, &v);
-    (void)snprintf(url, sizeof(url), "%s" ATOLL_DAYTONA_BASE "/toolbox", origin);
-    atoll_json_open(out, key, '{');
-    view_names(out, &v, facts);
-    atoll_json_raw(out, "labels",
-                   v.options.metadata_json && *v.options.metadata_json ? v.options.metadata_json
-                                                                       : "{}");
-    atoll_json_bool(out, "public", atoll_daytona_fact_flag(facts, "public"));
-    view_network(out, &v, facts);
-    view_resources(out, &v);
-    view_life(out, &v, facts);
-    atoll_json_text(out, "backupState",
-                    atoll_daytona_fact_number(facts, "backupAt", 0) ? "Completed" : "None");
-    view_times(out, api, &v, facts);
-    atoll_json_text(out, "sandboxClass", "container");
-    atoll_json_bool(out, "kvm", false);
-    atoll_json_bool(out, "spot", false);
-    atoll_json_text(out, "daemonVersion", ATOLL_DAYTONA_VERSION);
-    atoll_json_text(out, "runnerId", v.provider);
-    atoll_json_text(out, "toolboxProxyUrl", url);
-    if (full)
-        view_full(out, &v, facts);
-    atoll_json_close(out, '}');
+    atoll_daytona_view_of(out, key, api, origin, &v, facts, full);
     json_decref(facts);
 }
 

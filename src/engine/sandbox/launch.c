@@ -230,7 +230,9 @@ void atoll_sandbox_make(struct atoll_sandbox *s, atoll_provider_created_fn *done
 static void make(struct atoll_engine *engine, const struct atoll_options *options,
                  const struct atoll_place *place, atoll_sandbox_fn *done, void *arg)
 {
-    struct atoll_sandbox *s = atoll_sandbox_prepare(engine, &place->spec, place->version);
+    struct atoll_sandbox *s =
+        options->id ? atoll_sandbox_prepare_as(engine, &place->spec, place->version, options->id)
+                    : atoll_sandbox_prepare(engine, &place->spec, place->version);
     struct atoll_error err;
 
     if (!s) {
@@ -357,7 +359,7 @@ static void launch(struct atoll_engine *engine, const struct atoll_options *opti
         done(arg, NULL, &err);
         return;
     }
-    s = fits ? atoll_pool_take(engine, &place->spec, options) : NULL;
+    s = fits && !options->id ? atoll_pool_take(engine, &place->spec, options) : NULL;
     if (s)
         hand_over(s, options, place, done, arg);
     else

@@ -13,13 +13,27 @@ static const struct {
     size_t at;
     enum kind kind;
 } pointers[] = {
-    {AT(owner), TEXT},         {AT(name), TEXT},         {AT(template_name), TEXT},
-    {AT(image), TEXT},         {AT(provider), TEXT},     {AT(isolation), TEXT},
-    {AT(language), TEXT},      {AT(interpreter), TEXT},  {AT(session_id), TEXT},
-    {AT(metadata_json), TEXT}, {AT(facade_json), TEXT},  {AT(env), STRINGS},
-    {AT(workdir), TEXT},       {AT(user), TEXT},         {AT(artifacts), STRINGS},
-    {AT(mounts), MOUNTS},      {AT(login), LOGIN},       {AT(network_json), TEXT},
-    {AT(region), TEXT},        {AT(credential), SECRET},
+    {AT(id), TEXT},
+    {AT(owner), TEXT},
+    {AT(name), TEXT},
+    {AT(template_name), TEXT},
+    {AT(image), TEXT},
+    {AT(provider), TEXT},
+    {AT(isolation), TEXT},
+    {AT(language), TEXT},
+    {AT(interpreter), TEXT},
+    {AT(session_id), TEXT},
+    {AT(metadata_json), TEXT},
+    {AT(facade_json), TEXT},
+    {AT(env), STRINGS},
+    {AT(workdir), TEXT},
+    {AT(user), TEXT},
+    {AT(artifacts), STRINGS},
+    {AT(mounts), MOUNTS},
+    {AT(login), LOGIN},
+    {AT(network_json), TEXT},
+    {AT(region), TEXT},
+    {AT(credential), SECRET},
 };
 #undef AT
 

@@ -1,0 +1,37 @@
+#pragma once
+#include "api/daytona/control_create.h"
+#include "engine/build/build.h"
+
+/*
+ * Builds of Dockerfiles. A sandbox that waits for its build has an id from the start: clients ask for it
+ * and see pending_build, building_snapshot, and then the sandbox, or build_failed. Such waiting sandboxes
+ * end with the daemon; the builds themselves continue.
+ */
+#define ATOLL_DAYTONA_WAITING_MAX 256 /* sandboxes, of all tenants */
+
+struct atoll_daytona_definition {
+    const char *dockerfile;
+    const char *const *hashes;     /* of build contexts; or NULL */
+    const char *const *entrypoint; /* or NULL */
+    const char *name;              /* of the snapshot, with an optional tag */
+    uint32_t cpu_millis;           /* 0: default; and so are the following */
+    uint64_t memory_bytes;
+    uint32_t disk_gib;
+};
+/* Starts a build of the tenant. id: of the version. INVALID_ARGUMENT, RESOURCE_EXHAUSTED … */
+int atoll_daytona_build_start(const struct atoll_api_call *call,
+                              const struct atoll_daytona_definition *definition,
+                              char id[ATOLL_VERSION_ID_LEN + 1],
+                              struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* A waiting sandbox of the tenant, by its id or name; NULL. */
+struct atoll_daytona_waiting;
+struct atoll_daytona_waiting *atoll_daytona_waiting_find(const struct atoll_api *api,
+                                                         const char *tenant, const char *text);
+const char *atoll_daytona_waiting_id(const struct atoll_daytona_waiting *w);
+const char *atoll_daytona_waiting_build(const struct atoll_daytona_waiting *w);
+void atoll_daytona_waiting_view(struct atoll_json_out *out, const struct atoll_daytona_waiting *w,
+                                const char *origin);
+/* Forgets it, and cancels its build. */
+void atoll_daytona_waiting_drop(struct atoll_daytona_waiting *w);
+void atoll_daytona_waiting_drop_all(struct atoll_daytona *daytona);
