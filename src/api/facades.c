@@ -4,10 +4,11 @@
 #include "api/daytona/daytona.h"
 #include "api/e2b/e2b.h"
 #include "api/facade.h"
+#include "api/mcp/mcp.h"
 #include "api/rest/rest.h"
 
 const struct atoll_facade *const atoll_facades[] = {&atoll_rest_facade, &atoll_e2b_facade,
-                                                    &atoll_daytona_facade, NULL};
+                                                    &atoll_daytona_facade, &atoll_mcp_facade, NULL};
 
 _Static_assert(ATOLL_ARRAY_LEN(atoll_facades) <= ATOLL_FACADES_MAX + 1, "ATOLL_FACADES_MAX");
 

@@ -121,6 +121,7 @@ extern const struct atoll_cli_verb atoll_cli_wait;
 extern const struct atoll_cli_verb atoll_cli_attach;
 extern const struct atoll_cli_verb atoll_cli_git;
 extern const struct atoll_cli_verb atoll_cli_net;
+extern const struct atoll_cli_verb atoll_cli_mcp;
 extern const struct atoll_cli_verb atoll_cli_events;
 extern const struct atoll_cli_verb atoll_cli_top;
 extern const struct atoll_cli_verb atoll_cli_port;

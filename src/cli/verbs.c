@@ -25,6 +25,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_stats,
     &atoll_cli_health,
     &atoll_cli_net,
+    &atoll_cli_mcp,
     &atoll_cli_preview,
     &atoll_cli_port,
     &atoll_cli_pause,

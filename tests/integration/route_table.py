@@ -198,6 +198,13 @@ SANDBOXES = {
                           Ask(400, body={"metadata": {"k": 5}})),
     f"POST {BOX}/timeout": Entry(Ask(200, body={"seconds": 600}, check=has("expires_at")),
                                  Ask(400, body={"seconds": -1})),
+    "GET /api/tools": Entry(Ask(200, check=has("tools", 0, "name", value="Bash")), Ask(400, "?format=x")),
+    f"POST {BOX}/tools/{{name}}": Entry(
+        Ask(200, body={"command": "echo here"}, check=has("text", value="here\n")), Ask(400, body={"cmd": "x"}),
+        given=lambda world: {"id": world.box(), "name": "Bash"}),
+    "POST /mcp": Entry(Ask(200, body={"jsonrpc": "2.0", "id": 1, "method": "ping"}, check=has("result")),
+                       Ask(400, body={"jsonrpc": "1.0"})),
+    "DELETE /mcp": Entry(Ask(204, "?session=" + 32 * "0", check=empty), Ask(400, "?session=x")),
     f"POST {BOX}/heartbeat": Entry(Ask(204, check=empty), Ask(400, at=NO_ID), given=leased),
     f"POST {BOX}/pause": Entry(Ask(200, body={}, check=has("state", value="paused")),
                                Ask(400, body={"keepProcesses": "yes"})),
@@ -370,7 +377,7 @@ CONTEXTS = {
 ARTIFACTS = {
     "GET /api/artifacts": Entry(Ask(200, check=shows("id")), Ask(400, "?sandbox=A/B"),
                                 foreign=hides("id"), given=kept),
-    "GET /api/artifacts/{id}": Entry(Ask(200, check=has("files", 0, "path", value="g")),
+    "GET /api/artifacts/{id}": Entry(Ask(200, check=has("files", 0, "path", value="f")),
                                      Ask(400, at=NO_ID), given=kept),
     "DELETE /api/artifacts/{id}": Entry(Ask(204, check=empty), Ask(400, at=NO_ID), given=kept),
     "GET /api/artifacts/{id}/{path}": Entry(Ask(200, check=text("data")),
@@ -409,14 +416,14 @@ SESSIONS = {
         given=lambda world: {"session": world.session()}),
     "GET /api/e2b/files": Entry(
         Ask(200, "?session_id={session}",
-            check=has("files", 0, "path", value="g")),
+            check=has("files", 0, "path", value="f")),
         Ask(400, "?path=x"), foreign=404, given=session_file),
     "POST /api/e2b/files": Entry(
         Ask(200, body=lambda values: {"session_id": values["session"], "path": "x",
                                       "content": "y"}, check=has("size", value=1)),
         Ask(400, body={"path": "x", "content": "y"}), foreign=404,
         given=lambda world: {"session": world.session()}),
-    "GET /api/e2b/files/{session}": Entry(Ask(200, check=has("files", 0, "path", value="g")),
+    "GET /api/e2b/files/{session}": Entry(Ask(200, check=has("files", 0, "path", value="f")),
                                           Ask(400, at=NO_SESSION), given=session_file),
     "POST /api/builds": Entry(
         Ask(201, body={"dockerfile": "FROM no-such-template"}, check=has("state", value="waiting")),

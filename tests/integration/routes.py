@@ -91,7 +91,8 @@ class Entry:
 
 
 def assert_error(route, answer, status, case):
-    """The documented shape: ours, that of Daytona below /daytona, or else that of E2B."""
+    """The documented shape: ours, that of JSON-RPC at /mcp, that of Daytona below /daytona, or else that of
+    E2B."""
     assert answer.status == status, (case, answer.status, answer.body[:500])
     if not answer.body:
         return  # to HEAD, or a WebSocket whose refusal has not come yet
@@ -101,6 +102,8 @@ def assert_error(route, answer, status, case):
         assert set(body) == {"error"} and error["request_id"] and error["message"], case
         assert error["code"] in CODES[status], (case, error)
         assert set(error) <= {"code", "message", "request_id", "hint", "evidence"}, case
+    elif route == "/mcp":
+        assert body["jsonrpc"] == "2.0" and body["error"]["code"] < 0 and body["error"]["message"], (case, body)
     elif route.startswith("/daytona/"):
         assert body["statusCode"] == status and body["message"] and body["code"], (case, body)
         inside = route.startswith("/daytona/toolbox/")

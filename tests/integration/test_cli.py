@@ -22,9 +22,9 @@ import pytest
 from conftest import wait_until
 from rest import Rest
 
-VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "rename", "code", "health", "net", "session create",
+VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "rename", "code", "health", "net", "mcp", "session create",
          "session ls", "session show", "session run", "session rm", "registry ls", "registry show", "wait", "attach", "events",
-         "pull", "images", "top", "port", "prune", "export", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
+         "pull", "images", "top", "port", "prune", "export", "exec", "shell", "git", "cp", "logs", "stats", "preview", "pause", "resume",
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
          "template import", "template debian", "template build", "build", "template show", "template history", "template sbom",
          "template diff", "template save", "push", "template tag", "template share", "template rm", "template gc", "snapshot",
@@ -97,7 +97,7 @@ def test_every_verb_explains_itself(daemon, verb):
 @pytest.mark.parametrize("args, said", [
     (["rnu"], "did you mean run?"),
     (["template", "lst"], "did you mean template ls?"),
-    (["template"], "ls, import, debian, build, show, history, diff, save, tag, share, rm, gc"),
+    (["template"], "ls, import, debian, build, show, history, sbom, diff, save, tag, share, rm, gc"),
     (["run", "--memroy", "1G", "--", "true"], "did you mean --memory?"),
     (["run"], "missing argument"),
     (["exec", "abc"], "missing argument"),

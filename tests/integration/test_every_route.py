@@ -139,7 +139,7 @@ def test_every_route_is_in_the_documents():
     """docs/api.md has ours with their scope; docs/e2b.md and docs/daytona.md those of facades."""
     ours = (ROOT / "docs" / "api.md").read_text()
     everything = ours + "".join((ROOT / "docs" / name).read_text()
-                                for name in ("e2b.md", "daytona.md"))
+                                for name in ("e2b.md", "daytona.md", "mcp.md"))
     rows = set(re.findall(r"^\| `(\w+ \S+)` \| (\w+) \|", ours, re.MULTILINE))
     missing = [f"{method} {path} {scope}" for method, path, scope in ROUTES
                if path.startswith("/api") and (f"{method} {path}", scope) not in rows]

@@ -58,13 +58,14 @@ static const struct atoll_exec_pump_ops ops = {
     .failed = failed,
 };
 
-void atoll_collect_start(struct atoll_collect *c, struct atoll_loop *loop, struct atoll_exec *exec,
-                         void (*done)(void *arg, const struct atoll_exec_result *result,
-                                      const struct atoll_error *error),
-                         void *arg)
+static void start(struct atoll_collect *c, struct atoll_loop *loop, struct atoll_exec *exec,
+                  bool follow,
+                  void (*done)(void *arg, const struct atoll_exec_result *result,
+                               const struct atoll_error *error),
+                  void *arg)
 {
     const struct atoll_exec_pump_config config = {
-        .ops = &ops, .arg = c, .loop = loop, .follow = true};
+        .ops = &ops, .arg = c, .loop = loop, .follow = follow};
     struct atoll_error error;
 
     *c = (struct atoll_collect){.ended = done, .arg = arg};
@@ -74,6 +75,22 @@ void atoll_collect_start(struct atoll_collect *c, struct atoll_loop *loop, struc
         done(arg, NULL, &error);
     else
         atoll_exec_pump_run(&c->pump);
+}
+
+void atoll_collect_start(struct atoll_collect *c, struct atoll_loop *loop, struct atoll_exec *exec,
+                         void (*done)(void *arg, const struct atoll_exec_result *result,
+                                      const struct atoll_error *error),
+                         void *arg)
+{
+    start(c, loop, exec, true, done, arg);
+}
+
+void atoll_collect_so_far(struct atoll_collect *c, struct atoll_loop *loop, struct atoll_exec *exec,
+                          void (*done)(void *arg, const struct atoll_exec_result *result,
+                                       const struct atoll_error *error),
+                          void *arg)
+{
+    start(c, loop, exec, false, done, arg);
 }
 
 void atoll_collect_done(struct atoll_collect *c)

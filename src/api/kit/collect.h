@@ -23,6 +23,12 @@ void atoll_collect_start(struct atoll_collect *c, struct atoll_loop *loop, struc
                          void (*ended)(void *arg, const struct atoll_exec_result *result,
                                        const struct atoll_error *error),
                          void *arg);
+/* The same with the output that there is now. If the command runs, it ends with neither a result nor an
+ * error. */
+void atoll_collect_so_far(struct atoll_collect *c, struct atoll_loop *loop, struct atoll_exec *exec,
+                          void (*ended)(void *arg, const struct atoll_exec_result *result,
+                                        const struct atoll_error *error),
+                          void *arg);
 /* Safe on a zeroed struct. */
 void atoll_collect_done(struct atoll_collect *c);
 /* Writes "stdout", "stderr" and, if output was dropped, "stdout_truncated":true and the like. */

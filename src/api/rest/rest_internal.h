@@ -54,6 +54,8 @@ atoll_rest_handler atoll_rest_archive_get, atoll_rest_archive_put;
 atoll_rest_handler atoll_rest_file_download, atoll_rest_file_upload;
 /* xattrs.c */
 atoll_rest_handler atoll_rest_xattr_list, atoll_rest_xattr_set, atoll_rest_xattr_remove;
+/* tools.c */
+atoll_rest_handler atoll_rest_tool_list, atoll_rest_tool_call;
 /* keys.c */
 atoll_rest_handler atoll_rest_key_create, atoll_rest_key_list, atoll_rest_key_remove;
 /* secrets.c */

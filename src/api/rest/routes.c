@@ -101,6 +101,9 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    BOX "/previews",        WRITE, NONE,   atoll_rest_preview_list, ""},
     {ATOLL_DELETE, BOX "/previews/{port}", WRITE, NONE,   atoll_rest_preview_remove, ""},
 
+    {ATOLL_GET,    "/api/tools",           READ,  NONE,   atoll_rest_tool_list, "format"},
+    {ATOLL_POST,   BOX "/tools/{name}",    WRITE, ATOLL_BODY_FILES, atoll_rest_tool_call, "map"},
+
     {ATOLL_POST,   BOX "/contexts",        WRITE, JSON,   atoll_rest_context_create, ""},
     {ATOLL_GET,    BOX "/contexts",        READ,  NONE,   atoll_rest_context_list, ""},
     {ATOLL_DELETE, CONTEXT,                WRITE, NONE,   atoll_rest_context_remove, ""},

@@ -1,0 +1,306 @@
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include "api/api_internal.h"
+#include "api/errors.h"
+#include "api/kit/sse.h"
+#include "api/mcp/mcp_internal.h"
+#include "base/rand.h"
+
+/* Versions of the protocol, the newest first. */
+static const char *const versions[] = {"2025-11-25", "2025-06-18", "2025-03-26"};
+
+static const char instructions[] =
+    "Tools run in isolated Linux sandboxes. The first call makes one for this session; give "
+    "`sandbox` to use another, from sandbox_create or sandbox_list. Files and processes stay until "
+    "the sandbox ends. Without `network` a sandbox reaches no other machine.";
+
+/* Answers. */
+
+static void request_free(struct atoll_mcp_request *req)
+{
+    atoll_mcp_message_done(&req->message);
+    json_decref(req->args);
+    free(req);
+}
+
+/* Sends the envelope, as the whole answer or as the last event. */
+static void send(struct atoll_mcp_request *req, int status, json_t *envelope)
+{
+    struct atoll_api_call *call = req->call;
+    char *text = envelope ? json_dumps(envelope, JSON_COMPACT) : NULL;
+    bool streams = req->streams;
+    struct atoll_buf buf;
+
+    json_decref(envelope);
+    request_free(req);
+    call->state = NULL;
+    call->on_gone = NULL;
+    if (!call->req) {
+        atoll_api_drop(call);
+    } else if (!text) {
+        atoll_api_abort(call, "out of memory");
+    } else if (streams) {
+        atoll_buf_init(&buf, strlen(text) + 1);
+        if (atoll_buf_appends(&buf, text) == 0)
+            (void)!atoll_sse_write(call->req, "message", NULL, &buf);
+        atoll_buf_done(&buf);
+        atoll_api_end(call);
+    } else {
+        atoll_api_reply_text(call, status, "application/json", text, strlen(text));
+    }
+    free(text);
+}
+
+static json_t *id_of(const struct atoll_mcp_request *req)
+{
+    return req->message.id ? json_deep_copy(req->message.id) : json_null();
+}
+
+void atoll_mcp_answer(struct atoll_mcp_request *req, json_t *result)
+{
+    json_t *envelope =
+        result ? json_pack("{s:s, s:o, s:o}", "jsonrpc", "2.0", "id", id_of(req), "result", result)
+               : NULL;
+
+    send(req, 200, envelope);
+}
+
+static json_t *error_envelope(json_t *id, int code, const char *text)
+{
+    return json_pack("{s:s, s:o, s:{s:i, s:s}}", "jsonrpc", "2.0", "id", id, "error", "code", code,
+                     "message", text);
+}
+
+void atoll_mcp_refuse(struct atoll_mcp_request *req, int code, const char *fmt, ...)
+{
+    char text[ATOLL_ERROR_TEXT_MAX];
+    bool malformed = code == ATOLL_MCP_PARSE_ERROR || code == ATOLL_MCP_INVALID_REQUEST;
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    send(req, malformed ? 400 : 200, error_envelope(id_of(req), code, text));
+}
+
+void atoll_mcp_fail(struct atoll_mcp_request *req, const struct atoll_error *error)
+{
+    int code = error->kind == ATOLL_ERR_INVALID_ARGUMENT ? ATOLL_MCP_INVALID_PARAMS
+               : error->kind == ATOLL_ERR_NOT_FOUND      ? ATOLL_MCP_NOT_FOUND
+                                                         : ATOLL_MCP_INTERNAL_ERROR;
+
+    atoll_mcp_refuse(req, code, "%s", error->text);
+}
+
+/* A request that was refused before its handler: without a key, or too large. */
+static void fail(struct atoll_api_call *call, int status, const struct atoll_error *error)
+{
+    json_t *envelope = error_envelope(json_null(), ATOLL_MCP_INVALID_REQUEST,
+                                      status == 500 ? "internal error of the daemon" : error->text);
+    char *text = envelope ? json_dumps(envelope, JSON_COMPACT) : NULL;
+
+    json_decref(envelope);
+    if (status == 401 && call->req)
+        (void)!atoll_http_set_header(call->req, "WWW-Authenticate", "Bearer");
+    atoll_api_reply_text(call, status, "application/json", text ? text : "{}",
+                         text ? strlen(text) : 2);
+    free(text);
+}
+
+/* Sessions. */
+
+void atoll_mcp_sandbox_name(const char *session, char *out)
+{
+    (void)snprintf(out, 64, "mcp%s%.16s", *session ? "-" : "", session);
+}
+
+/* From the header, or from the query for `atoll mcp`, which makes its own. False: it is not an id of ours. */
+static bool take_session(const struct atoll_api_call *call, char *out)
+{
+    const char *given = atoll_http_header(call->req, "mcp-session-id");
+
+    if (!given)
+        given = atoll_http_query(call->req, "session");
+    *out = '\0';
+    if (!given)
+        return true;
+    if (strlen(given) != ATOLL_MCP_SESSION_LEN ||
+        strspn(given, "0123456789abcdef") != ATOLL_MCP_SESSION_LEN)
+        return false;
+    memcpy(out, given, ATOLL_MCP_SESSION_LEN + 1);
+    return true;
+}
+
+static void new_session(const struct atoll_api_call *call)
+{
+    uint8_t bytes[ATOLL_MCP_SESSION_LEN / 2];
+    char id[ATOLL_MCP_SESSION_LEN + 1];
+
+    atoll_rand_bytes(bytes, sizeof(bytes));
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        (void)snprintf(id + 2 * i, 3, "%02x", bytes[i]);
+    (void)!atoll_http_set_header(call->req, "Mcp-Session-Id", id);
+}
+
+static void destroyed(void *arg, const struct atoll_error *error ATOLL_UNUSED)
+{
+    atoll_api_reply_empty(arg, 204);
+}
+
+/* The end of a session: its sandbox ends with it. */
+static void end_session(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                        size_t n ATOLL_UNUSED)
+{
+    char session[ATOLL_MCP_SESSION_LEN + 1], name[64];
+    struct atoll_sandbox *sandbox;
+    struct atoll_sandbox_view view;
+    struct atoll_error error;
+
+    if (!take_session(call, session) || !*session) {
+        (void)atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                         "the header Mcp-Session-Id must be that of the session to end");
+        atoll_api_fail(call, &error);
+        return;
+    }
+    atoll_mcp_sandbox_name(session, name);
+    sandbox = atoll_engine_find_name(call->engine, call->caller.tenant, name);
+    if (!sandbox) {
+        atoll_api_reply_empty(call, 204);
+        return;
+    }
+    atoll_sandbox_get(sandbox, &view);
+    atoll_engine_destroy(call->engine, view.id, "the end of an MCP session", destroyed, call);
+}
+
+/* Methods. */
+
+static void initialize(struct atoll_mcp_request *req)
+{
+    const char *asked = json_string_value(json_object_get(req->message.params, "protocolVersion"));
+    const char *version = versions[0];
+
+    for (size_t i = 0; asked && i < ATOLL_ARRAY_LEN(versions); i++)
+        if (strcmp(asked, versions[i]) == 0)
+            version = versions[i];
+    if (!*req->session)
+        new_session(req->call);
+    atoll_mcp_answer(req, json_pack("{s:s, s:{s:{s:b}, s:{}}, s:{s:s, s:s, s:s}, s:s}",
+                                    "protocolVersion", version, "capabilities", "tools",
+                                    "listChanged", 0, "resources", "serverInfo", "name", "atoll",
+                                    "title", "Atoll sandboxes", "version", ATOLL_VERSION,
+                                    "instructions", instructions));
+}
+
+static void ping(struct atoll_mcp_request *req)
+{
+    atoll_mcp_answer(req, json_object());
+}
+
+static void prompts_list(struct atoll_mcp_request *req)
+{
+    atoll_mcp_answer(req, json_pack("{s:[]}", "prompts"));
+}
+
+static const struct {
+    const char *name;
+    void (*run)(struct atoll_mcp_request *req);
+} methods[] = {
+    {"initialize", initialize},
+    {"ping", ping},
+    {"tools/list", atoll_mcp_tools_list},
+    {"tools/call", atoll_mcp_tools_call},
+    {"resources/list", atoll_mcp_resources_list},
+    {"resources/templates/list", atoll_mcp_resource_templates},
+    {"resources/read", atoll_mcp_resources_read},
+    {"prompts/list", prompts_list},
+};
+
+static void run_method(struct atoll_mcp_request *req)
+{
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(methods); i++)
+        if (strcmp(req->message.method, methods[i].name) == 0) {
+            methods[i].run(req);
+            return;
+        }
+    atoll_mcp_refuse(req, ATOLL_MCP_UNKNOWN_METHOD, "there is no method %.64s",
+                     req->message.method);
+}
+
+/* A notification, or an answer to a request that we never send. */
+static void take_notice(struct atoll_mcp_request *req)
+{
+    struct atoll_api_call *call = req->call;
+    const char *method = req->message.method;
+
+    if (method && strcmp(method, "notifications/cancelled") == 0)
+        atoll_mcp_cancel(req->state, call, req->session,
+                         json_object_get(req->message.params, "requestId"));
+    request_free(req);
+    call->state = NULL;
+    atoll_api_reply_empty(call, 202);
+}
+
+static bool is_known_version(const struct atoll_api_call *call)
+{
+    const char *given = atoll_http_header(call->req, "mcp-protocol-version");
+
+    for (size_t i = 0; given && i < ATOLL_ARRAY_LEN(versions); i++)
+        if (strcmp(given, versions[i]) == 0)
+            return true;
+    return !given;
+}
+
+static void post(struct atoll_api_call *call, const uint8_t *body, size_t n)
+{
+    struct atoll_mcp_request *req = atoll_api_alloc(sizeof(*req));
+    const char *why = NULL;
+    int r;
+
+    req->call = call;
+    req->state = atoll_api_facade_state(call->api, &atoll_mcp_facade);
+    atoll_list_init(&req->node);
+    r = atoll_mcp_parse(body, n, &req->message, &why);
+    if (r != 0)
+        atoll_mcp_refuse(req, r, "%s", why);
+    else if (!take_session(call, req->session))
+        send(req, 404,
+             error_envelope(id_of(req), ATOLL_MCP_INVALID_REQUEST,
+                            "this session does not exist: initialize a new one"));
+    else if (!is_known_version(call))
+        atoll_mcp_refuse(req, ATOLL_MCP_INVALID_REQUEST,
+                         "MCP-Protocol-Version must be %s, %s or %s", versions[0], versions[1],
+                         versions[2]);
+    else if (!req->message.id)
+        take_notice(req);
+    else
+        run_method(req);
+}
+
+static const struct atoll_route rows[] = {
+    {ATOLL_POST, "/mcp", ATOLL_SCOPE_WRITE, ATOLL_BODY_FILES, post, NULL},
+    {ATOLL_DELETE, "/mcp", ATOLL_SCOPE_WRITE, ATOLL_BODY_NONE, end_session, NULL},
+};
+static const struct atoll_protocol protocol = {.fail = fail};
+static const struct atoll_routes routes = {.rows = rows,
+                                           .count = ATOLL_ARRAY_LEN(rows),
+                                           .protocol = &protocol};
+static const struct atoll_routes *const tables[] = {&routes, NULL};
+
+static void *open_state(struct atoll_api *api ATOLL_UNUSED, const uint32_t *options ATOLL_UNUSED)
+{
+    struct atoll_mcp *mcp = atoll_api_alloc(sizeof(*mcp));
+
+    atoll_list_init(&mcp->calls);
+    return mcp;
+}
+
+static void close_state(void *state)
+{
+    free(state);
+}
+
+const struct atoll_facade atoll_mcp_facade = {.tables = tables,
+                                              .open = open_state,
+                                              .close = close_state};

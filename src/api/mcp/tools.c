@@ -1,0 +1,277 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "api/api_internal.h"
+#include "api/kit/sse.h"
+#include "api/mcp/mcp_internal.h"
+#include "base/clock.h"
+
+#define BEAT_MS 3000 /* between two notes of progress */
+#define IDLE_S 3600  /* a session's own sandbox ends when it was not used for so long */
+
+/* The list. */
+
+static json_t *describe(const struct atoll_tool *tool)
+{
+    return json_pack("{s:s, s:s, s:o, s:{s:b, s:b}}", "name", tool->mcp_name, "description",
+                     tool->about, "inputSchema", atoll_tool_schema(tool, true), "annotations",
+                     "readOnlyHint", tool->reads_only, "openWorldHint", 0);
+}
+
+void atoll_mcp_tools_list(struct atoll_mcp_request *req)
+{
+    json_t *all = json_array();
+
+    for (const struct atoll_tool *t = atoll_tools; t->run; t++)
+        if (t->mcp_name)
+            (void)json_array_append_new(all, describe(t));
+    atoll_mcp_answer(req, json_pack("{s:o}", "tools", all));
+}
+
+/* Progress. */
+
+static void beat(void *arg)
+{
+    struct atoll_mcp_request *req = arg;
+    const json_t *token =
+        json_object_get(json_object_get(req->message.params, "_meta"), "progressToken");
+    struct atoll_buf buf;
+    json_t *note;
+    char *text, said[64];
+
+    (void)snprintf(said, sizeof(said), "running for %lld s",
+                   (long long)(atoll_clock_ms() - req->started_ms) / 1000);
+    note = json_pack("{s:s, s:s, s:{s:O, s:I, s:s}}", "jsonrpc", "2.0", "method",
+                     "notifications/progress", "params", "progressToken", token, "progress",
+                     (json_int_t)++req->beats, "message", said);
+    text = note ? json_dumps(note, JSON_COMPACT) : NULL;
+    if (text && req->call->req) {
+        atoll_buf_init(&buf, strlen(text) + 1);
+        if (atoll_buf_appends(&buf, text) == 0)
+            (void)!atoll_sse_write(req->call->req, "message", NULL, &buf);
+        atoll_buf_done(&buf);
+    }
+    free(text);
+    json_decref(note);
+    atoll_timer_set(&req->beat, req->call->api->config.loop, BEAT_MS, beat, req);
+}
+
+/* An answer that may take long is a stream, if the client wants to hear of progress. */
+static void begin_stream(struct atoll_mcp_request *req)
+{
+    const json_t *token =
+        json_object_get(json_object_get(req->message.params, "_meta"), "progressToken");
+
+    if ((!json_is_string(token) && !json_is_number(token)) || !atoll_sse_wanted(req->call->req))
+        return;
+    req->streams = true;
+    atoll_sse_begin(req->call);
+    atoll_timer_set(&req->beat, req->call->api->config.loop, BEAT_MS, beat, req);
+}
+
+/* Calls. */
+
+static void forget(struct atoll_mcp_request *req)
+{
+    atoll_timer_cancel(&req->beat);
+    atoll_list_remove(&req->node);
+    atoll_list_init(&req->node);
+    req->tool_call = NULL;
+}
+
+static void done(void *arg, const struct atoll_tool_result *result, const struct atoll_error *error)
+{
+    struct atoll_mcp_request *req = arg;
+    json_t *content, *answer;
+
+    forget(req);
+    if (error && error->kind == ATOLL_ERR_INVALID_ARGUMENT) {
+        atoll_mcp_fail(req, error);
+        return;
+    }
+    /* Other errors are for the model: it can do something about them. */
+    content = json_pack("[{s:s, s:s}]", "type", "text", "text", error ? error->text : result->text);
+    if (!error && result->image)
+        (void)json_array_append_new(content, json_pack("{s:s, s:s, s:s}", "type", "image", "data",
+                                                       result->image, "mimeType", "image/png"));
+    answer = json_pack("{s:o, s:b}", "content", content, "isError", error || result->is_error);
+    if (answer && !error && result->data)
+        (void)json_object_set(answer, "structuredContent", (json_t *)result->data);
+    atoll_mcp_answer(req, answer);
+}
+
+static void start(struct atoll_mcp_request *req, const char *sandbox_id)
+{
+    struct atoll_mcp *mcp = req->state;
+    struct atoll_tool_call *started;
+
+    atoll_list_push_back(&mcp->calls, &req->node);
+    started = atoll_tool_start(&(struct atoll_tool_request){
+        .api = req->call->api,
+        .tool = req->tool,
+        .tenant = req->call->caller.tenant,
+        .sandbox_id = sandbox_id,
+        .args = json_incref(req->args),
+        .done = done,
+        .arg = req,
+    });
+    if (started)
+        req->tool_call = started;
+}
+
+/* The request ends although its tool was not started or was ended. */
+static void give_up(struct atoll_mcp_request *req, const char *why)
+{
+    struct atoll_error error;
+
+    forget(req);
+    (void)atoll_fail(&error, ATOLL_ERR_CANCELED, ECANCELED, "%s", why);
+    atoll_mcp_fail(req, &error);
+}
+
+static void sandbox_made(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
+{
+    struct atoll_mcp_request *req = arg;
+    struct atoll_sandbox_view view;
+    char id[ATOLL_ID_LEN + 1];
+
+    if (!req->call->req) {
+        give_up(req, "the client went away");
+        return;
+    }
+    if (error) {
+        done(req, NULL, error);
+        return;
+    }
+    atoll_sandbox_get(sandbox, &view);
+    (void)snprintf(id, sizeof(id), "%s", view.id);
+    start(req, id);
+}
+
+static void resumed(void *arg, const struct atoll_error *error)
+{
+    struct atoll_mcp_request *req = arg;
+    struct atoll_sandbox *sandbox = NULL;
+    struct atoll_error err;
+
+    if (!error && atoll_engine_resolve(req->call->engine, req->call->caller.tenant, false,
+                                       json_string_value(json_object_get(req->args, "sandbox")),
+                                       &sandbox, &err) < 0)
+        error = &err;
+    sandbox_made(req, sandbox, error);
+}
+
+/* A sandbox that is paused or stopped goes on. */
+static void use(struct atoll_mcp_request *req, struct atoll_sandbox *sandbox)
+{
+    struct atoll_sandbox_view view;
+
+    atoll_sandbox_get(sandbox, &view);
+    (void)json_object_set_new(req->args, "sandbox", json_string(view.id));
+    if (view.state == ATOLL_SANDBOX_PAUSED || view.state == ATOLL_SANDBOX_STOPPED)
+        atoll_engine_resume(req->call->engine, view.id, resumed, req);
+    else
+        sandbox_made(req, sandbox, NULL);
+}
+
+static void use_session(struct atoll_mcp_request *req)
+{
+    struct atoll_api_call *call = req->call;
+    struct atoll_sandbox *sandbox;
+    char name[64];
+
+    atoll_mcp_sandbox_name(req->session, name);
+    sandbox = atoll_engine_find_name(call->engine, call->caller.tenant, name);
+    if (sandbox)
+        use(req, sandbox);
+    else
+        atoll_engine_create(call->engine,
+                            &(struct atoll_options){.owner = call->caller.tenant,
+                                                    .name = name,
+                                                    .lifetime = {.idle_s = IDLE_S}},
+                            sandbox_made, req);
+}
+
+static void client_gone(struct atoll_api_call *call)
+{
+    atoll_mcp_gone(call->state);
+}
+
+void atoll_mcp_gone(struct atoll_mcp_request *req)
+{
+    struct atoll_tool_call *tool_call = req->tool_call;
+
+    if (!tool_call)
+        return; /* the sandbox is being made: the callback sees that the client is gone */
+    give_up(req, "the client went away");
+    atoll_tool_cancel(tool_call);
+}
+
+/* The sandbox that the client named; that of another tenant does not exist for it. */
+static int find(const struct atoll_api_call *call, const char *text, struct atoll_sandbox **ret,
+                struct atoll_error *err)
+{
+    int r = atoll_engine_resolve(call->engine, call->caller.tenant, false, text, ret, err);
+
+    if (r == 0 && !atoll_api_sees_sandbox(call, *ret))
+        r = atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %.64s does not exist", text);
+    return r;
+}
+
+void atoll_mcp_tools_call(struct atoll_mcp_request *req)
+{
+    const char *name = json_string_value(json_object_get(req->message.params, "name"));
+    const json_t *given = json_object_get(req->message.params, "arguments");
+    struct atoll_sandbox *sandbox;
+    struct atoll_error error;
+    const char *text;
+
+    req->tool = name ? atoll_tool_by_mcp_name(name) : NULL;
+    if (!req->tool) {
+        atoll_mcp_refuse(req, ATOLL_MCP_INVALID_PARAMS, "there is no tool %.64s", name ? name : "");
+        return;
+    }
+    if (given && !json_is_object(given)) {
+        atoll_mcp_refuse(req, ATOLL_MCP_INVALID_PARAMS, "arguments must be an object");
+        return;
+    }
+    req->args = given ? json_deep_copy(given) : json_object();
+    if (atoll_tool_check(req->tool, true, req->args, &error) < 0) {
+        atoll_mcp_fail(req, &error);
+        return;
+    }
+    text = json_string_value(json_object_get(req->args, "sandbox"));
+    req->started_ms = atoll_clock_ms();
+    req->call->state = req;
+    req->call->on_gone = client_gone;
+    if (text && find(req->call, text, &sandbox, &error) < 0) {
+        done(req, NULL, &error);
+        return;
+    }
+    begin_stream(req);
+    if (req->tool->without_sandbox)
+        start(req, "");
+    else if (text)
+        use(req, sandbox);
+    else
+        use_session(req);
+}
+
+void atoll_mcp_cancel(struct atoll_mcp *mcp, const struct atoll_api_call *by, const char *session,
+                      const json_t *request_id)
+{
+    struct atoll_list *at;
+
+    for (at = mcp->calls.next; at != &mcp->calls; at = at->next) {
+        struct atoll_mcp_request *req = ATOLL_CONTAINER_OF(at, struct atoll_mcp_request, node);
+        struct atoll_tool_call *tool_call = req->tool_call;
+
+        if (!tool_call || strcmp(req->session, session) != 0 ||
+            strcmp(req->call->caller.tenant, by->caller.tenant) != 0 ||
+            !json_equal(req->message.id, request_id))
+            continue;
+        give_up(req, "the call was cancelled");
+        atoll_tool_cancel(tool_call);
+        return;
+    }
+}

@@ -1,0 +1,86 @@
+#pragma once
+#include "api/tool/tool.h"
+
+/* Shared by the files of tools. */
+
+#define ATOLL_TOOL_WHO "a tool call that was cancelled"
+
+struct atoll_tool_call {
+    struct atoll_api *api;
+    struct atoll_engine *engine;
+    struct atoll_loop *loop;
+    const struct atoll_tool *tool;
+    char tenant[65];
+    char sandbox_id[ATOLL_ID_LEN + 1];
+    json_t *args;           /* owned */
+    char *outside, *inside; /* owned; NULL: no mapping */
+    bool starting, finished;
+    bool cancelled;
+    /* Ends what the tool waits for; its callbacks still come. NULL: nothing can be ended. */
+    void (*stop)(struct atoll_tool_call *call);
+    void *state; /* the tool's */
+    atoll_tool_done_fn *done;
+    void *arg;
+};
+
+/* Arguments by the names of the table. NULL, 0 or false: not given. */
+const char *atoll_tool_text(const struct atoll_tool_call *call, const char *name);
+uint64_t atoll_tool_whole(const struct atoll_tool_call *call, const char *name, uint64_t otherwise);
+bool atoll_tool_flag(const struct atoll_tool_call *call, const char *name);
+
+/* NAME=VALUE strings of an object of texts, or of NULL; NULL-terminated, owned by the caller. */
+char **atoll_tool_variables(const json_t *env);
+void atoll_tool_variables_free(char **variables); /* accepts NULL */
+
+/* The path in the sandbox for one that the client wrote. INVALID_ARGUMENT: it is not below the mapped
+ * directory, or too long. */
+int atoll_tool_path(const struct atoll_tool_call *call, const char *given,
+                    char out[static ATOLL_TOOL_PATH_MAX], struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The other way, for results: appends it. */
+int atoll_tool_show_path(const struct atoll_tool_call *call, const char *path,
+                         struct atoll_buf *out) ATOLL_MUST_CHECK;
+
+/* The end of a call, exactly once; it is freed. text is UTF-8 or is made so. Ownership of data passes;
+ * NULL: {}. */
+void atoll_tool_finish(struct atoll_tool_call *call, struct atoll_buf *text, json_t *data,
+                       bool is_error);
+void atoll_tool_finish_image(struct atoll_tool_call *call, struct atoll_buf *text, json_t *data,
+                             bool is_error, const char *image);
+void atoll_tool_fail(struct atoll_tool_call *call, const struct atoll_error *error);
+/* Fails with INVALID_ARGUMENT or another kind. */
+void atoll_tool_refuse(struct atoll_tool_call *call, enum atoll_error_kind kind, const char *fmt,
+                       ...) ATOLL_PRINTF(3, 4);
+
+/* A text from bytes of a sandbox; those that are not UTF-8, and NUL, become U+FFFD. */
+json_t *atoll_tool_json_bytes(const void *bytes, size_t n);
+
+#define ATOLL_TOOL_RUN(name) void atoll_tool_run_##name(struct atoll_tool_call *call)
+/* shell.c */
+ATOLL_TOOL_RUN(bash);
+ATOLL_TOOL_RUN(bash_output);
+ATOLL_TOOL_RUN(kill_shell);
+/* code.c */
+ATOLL_TOOL_RUN(code);
+/* files.c */
+ATOLL_TOOL_RUN(read);
+ATOLL_TOOL_RUN(write);
+ATOLL_TOOL_RUN(edit);
+/* find.c */
+ATOLL_TOOL_RUN(glob);
+ATOLL_TOOL_RUN(ls);
+ATOLL_TOOL_RUN(grep);
+/* boxes.c */
+ATOLL_TOOL_RUN(create);
+ATOLL_TOOL_RUN(list);
+ATOLL_TOOL_RUN(info);
+ATOLL_TOOL_RUN(destroy);
+ATOLL_TOOL_RUN(preview);
+
+/* edits.c, pure. Replaces old with new in the text, once or everywhere. FAILED_PRECONDITION: it is not
+ * there, or more than once and `all` is false. */
+struct atoll_tool_edit {
+    const char *old_text, *new_text;
+    bool all;
+};
+int atoll_tool_edit_apply(struct atoll_buf *text, const struct atoll_tool_edit *edit,
+                          size_t *ret_count, struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -1,0 +1,288 @@
+"""Tools for agents, by REST and by MCP: one implementation with two vocabularies."""
+
+import json
+
+import pytest
+from daemons import wait_until
+from rest import Rest
+
+
+@pytest.fixture(scope="module")
+def rest(daemon):
+    return Rest(daemon.socket)
+
+
+@pytest.fixture(scope="module")
+def box(rest):
+    made = rest.post("/api/sandboxes", {})
+    assert made.status == 201, made.body
+    yield made.json["id"]
+    rest.delete(f"/api/sandboxes/{made.json['id']}")
+
+
+def use(rest, box, tool, /, query="", **arguments):
+    return rest.post(f"/api/sandboxes/{box}/tools/{tool}{query}", arguments)
+
+
+# The vocabulary of coding agents.
+
+def test_schemas_in_three_forms(rest):
+    forms = {name: rest.get(f"/api/tools?format={name}").json["tools"] for name in ("anthropic", "openai", "mcp")}
+    assert forms["anthropic"] == rest.get("/api/tools").json["tools"]
+    names = [tool["name"] for tool in forms["anthropic"]]
+    assert {"Bash", "BashOutput", "KillShell", "Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "LS"} < set(names)
+    assert names == [tool["function"]["name"] for tool in forms["openai"]] == [tool["name"] for tool in forms["mcp"]]
+    bash = next(tool for tool in forms["anthropic"] if tool["name"] == "Bash")["input_schema"]
+    assert bash["required"] == ["command"] and bash["additionalProperties"] is False
+    assert rest.get("/api/tools?format=yaml").status == 400
+
+
+def test_bash(rest, box):
+    ran = use(rest, box, "Bash", command="echo out; echo err >&2; exit 3", env={"A": "1"})
+    assert ran.status == 200 and ran.json["is_error"], ran.body
+    assert ran.json["text"] == "out\nerr\nexit code 3\n"
+    assert (ran.json["data"]["stdout"], ran.json["data"]["stderr"], ran.json["data"]["exit_code"]) == ("out\n", "err\n", 3)
+    assert use(rest, box, "Bash", command='printf "%s" "$A"', env={"A": "a b"}).json["text"] == "a b\n"
+    slow = use(rest, box, "Bash", command="sleep 60", timeout=200).json
+    assert slow["is_error"] and "longer than its timeout" in slow["text"]
+    many = use(rest, box, "Bash", command="seq 100000").json
+    assert "bytes are left out" in many["text"] and many["text"].endswith("100000\n") and len(many["text"]) < 40000
+    bytes_ = use(rest, box, "Bash", command=r"printf 'a\377\0b'").json
+    assert bytes_["text"] == "a\ufffd\ufffdb\n"
+
+
+def test_background(rest, box):
+    started = use(rest, box, "Bash", command="echo first; sleep 600", run_in_background=True).json
+    command = started["data"]["command_id"]
+    wait_until(lambda: "first" in use(rest, box, "BashOutput", bash_id=command).json["text"], 10, lambda: "no output")
+    assert use(rest, box, "BashOutput", bash_id=command).json["data"]["state"] == "running"
+    assert use(rest, box, "KillShell", shell_id=command).status == 200
+    wait_until(lambda: use(rest, box, "BashOutput", bash_id=command).json["data"]["state"] == "killed_by", 10,
+               lambda: use(rest, box, "BashOutput", bash_id=command).body)
+    assert use(rest, box, "BashOutput", bash_id="0" * 16).status == 404
+
+
+def test_files(rest, box):
+    path = "/home/user/t/file.txt"
+    assert use(rest, box, "Write", file_path=path, content="one\ntwo\ntwo\n").status == 200
+    assert use(rest, box, "Read", file_path=path).json["text"] == "     1\tone\n     2\ttwo\n     3\ttwo\n"
+    assert use(rest, box, "Read", file_path=path, offset=2, limit=1).json["text"] == "     2\ttwo\n"
+    assert use(rest, box, "Bash", command=f"chmod 750 {path}").status == 200
+    twice = use(rest, box, "Edit", file_path=path, old_string="two", new_string="2")
+    assert twice.status == 409 and "2 times" in twice.error["message"], twice.body
+    assert use(rest, box, "Edit", file_path=path, old_string="two", new_string="2", replace_all=True).json["data"] == {"replaced": 2}
+    missing = use(rest, box, "Edit", file_path=path, old_string="nine", new_string="9")
+    assert missing.status == 409 and "not in the file" in missing.error["message"]
+    both = use(rest, box, "MultiEdit", file_path=path, edits=[
+        {"old_string": "one", "new_string": "1"}, {"old_string": "none", "new_string": ""}])
+    assert both.status == 409 and "edit 2" in both.error["message"]
+    assert use(rest, box, "MultiEdit", file_path=path, edits=[
+        {"old_string": "one", "new_string": "1"}, {"old_string": "1\n2", "new_string": "12"}]).status == 200
+    assert use(rest, box, "Bash", command=f"stat -c %a {path}; cat {path}").json["text"] == "750\n12\n2\n"
+    assert use(rest, box, "Read", file_path="/home/user/none").status == 404
+
+
+def test_finding(rest, box):
+    script = "mkdir -p f/sub f/.git && cd f && echo Needle > sub/a.c && echo needle > b.h && echo x > c.txt && " \
+             "echo needle > .git/x && touch -d '2020-01-01' sub/a.c"
+    assert not use(rest, box, "Bash", command=script).json["is_error"]
+    assert use(rest, box, "Glob", pattern="**/*.[ch]", path="f").json["data"]["paths"] == [
+        "/home/user/f/b.h", "/home/user/f/sub/a.c"]
+    assert use(rest, box, "Glob", pattern="*.none", path="f").json["text"] == "No files found\n"
+    assert use(rest, box, "LS", path="f", ignore=["*.txt", ".git"]).json["text"] == "/home/user/f/b.h\n/home/user/f/sub/\n"
+    assert use(rest, box, "Grep", pattern="needle", path="/home/user/f").json["text"] == "/home/user/f/b.h\n"
+    both = use(rest, box, "Grep", pattern="need+le", path="/home/user/f", output_mode="content", **{"-i": True, "-n": True})
+    assert sorted(both.json["text"].splitlines()) == ["/home/user/f/b.h:1:needle", "/home/user/f/sub/a.c:1:Needle"]
+    assert use(rest, box, "Grep", pattern="absent", path="f").json == {
+        "text": "No matches found\n", "is_error": False, "data": {"found": False}}
+    assert use(rest, box, "Grep", pattern="(", path="f").json["is_error"]
+
+
+def test_code(rest, box):
+    assert use(rest, box, "RunCode", code="x = 20").status == 200
+    ran = use(rest, box, "RunCode", code="print('said')\nx + 22").json
+    assert "said" in ran["text"] and "42" in ran["text"] and not ran["is_error"]
+    wrong = use(rest, box, "RunCode", code="1/0").json
+    assert wrong["is_error"] and "ZeroDivisionError" in wrong["text"]
+    assert use(rest, box, "RunCode", code="x", language="cobol").status == 400
+
+
+def test_paths_are_mapped(rest, box):
+    """Outside the repository is at /repo, inside at /home/user/w."""
+    query = "?map=/repo:/home/user/w"
+    assert use(rest, box, "Write", query, file_path="/repo/a.txt", content="hello").status == 200
+    assert use(rest, box, "Read", file_path="/home/user/w/a.txt").json["data"]["bytes"] == 5
+    assert use(rest, box, "Glob", query, pattern="*.txt").json["data"]["paths"] == ["/repo/a.txt"]
+    assert use(rest, box, "Grep", query, pattern="hel", path="/repo").json["text"] == "/repo/a.txt\n"
+    assert use(rest, box, "Bash", query, command="pwd").json["text"] == "/home/user/w\n"
+    for path in ("/etc/passwd", "/repo/../etc/passwd", "/repository/x", "../x", "/repo/a/../../x"):
+        refused = use(rest, box, "Read", query, file_path=path)
+        assert refused.status == 400 and "is not below /repo" in refused.error["message"], (path, refused.body)
+    for bad in ("x:/y", "/x", "/x:y", "/a:/b:/c", "/a/..:/b"):
+        assert use(rest, box, "Read", f"?map={bad}", file_path="/x").status == 400, bad
+
+
+@pytest.mark.parametrize("tool, arguments, said", [
+    ("Bash", {}, "command is missing"),
+    ("Bash", {"command": 1}, "command must be a string"),
+    ("Bash", {"command": "x", "timeout": -1}, "timeout must be a whole number from 0"),
+    ("Bash", {"command": "x", "timeout": 1e12}, "timeout must be"),
+    ("Bash", {"command": "x", "env": {"A": 1}}, "env must be an object of strings"),
+    ("Bash", {"command": "x", "extra": 1}, "there is no argument extra"),
+    ("MultiEdit", {"file_path": "x", "edits": []}, "edits must be"),
+    ("MultiEdit", {"file_path": "x", "edits": [{"old_string": "a"}]}, "edits must be"),
+    ("Edit", {"file_path": "x", "old_string": "", "new_string": ""}, ""),
+    ("Grep", {"pattern": "x", "output_mode": "all"}, "output_mode must be"),
+])
+def test_bad_arguments(rest, box, tool, arguments, said):
+    answer = rest.post(f"/api/sandboxes/{box}/tools/{tool}", arguments)
+    assert answer.status in (400, 404) and said in answer.error["message"], answer.body
+
+
+def test_unknown_tool_and_sandbox(rest, box):
+    assert use(rest, box, "Teleport").status == 404
+    assert use(rest, "none-such", "Bash", command="true").status == 404
+
+
+# MCP.
+
+class Mcp:
+    def __init__(self, rest, session=None):
+        self.rest, self.session, self.count = rest, session, 0
+
+    def post(self, message, **headers):
+        if self.session:
+            headers["Mcp-Session-Id"] = self.session
+        return self.rest.call("POST", "/mcp", message, headers)
+
+    def ask(self, method, **params):
+        self.count += 1
+        answer = self.post({"jsonrpc": "2.0", "id": self.count, "method": method, "params": params})
+        assert answer.json["id"] == self.count, answer.body
+        return answer.json
+
+    def tool(self, tool, /, **arguments):
+        return self.ask("tools/call", name=tool, arguments=arguments)["result"]
+
+    def begin(self):
+        answer = self.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}})
+        self.session = answer.headers["Mcp-Session-Id"]
+        assert self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}).status == 202
+        return answer.json["result"]
+
+
+@pytest.fixture
+def mcp(rest):
+    client = Mcp(rest)
+    client.begin()
+    yield client
+    rest.call("DELETE", "/mcp", None, {"Mcp-Session-Id": client.session})
+
+
+def test_initialize(rest):
+    assert Mcp(rest).begin()["protocolVersion"] == "2025-06-18"
+    unknown = Mcp(rest).ask("initialize", protocolVersion="1999-01-01", capabilities={})
+    assert unknown["result"]["protocolVersion"] == "2025-11-25"
+    assert unknown["result"]["serverInfo"]["name"] == "atoll"
+
+
+def test_a_session_has_its_own_sandbox(rest, mcp):
+    names = [tool["name"] for tool in mcp.ask("tools/list")["result"]["tools"]]
+    assert {"run_command", "run_code", "read_file", "write_file", "sandbox_create", "preview_url"} < set(names)
+    mcp.tool("write_file", path="note", content="kept")
+    read = mcp.tool("read_file", path="note")
+    assert read["content"][0]["text"] == "     1\tkept\n" and read["isError"] is False
+    ran = mcp.tool("run_command", command="cat note; exit 4")
+    assert ran["isError"] and ran["structuredContent"]["exit_code"] == 4
+    box = mcp.tool("sandbox_info")["structuredContent"]
+    assert box["name"] == "mcp-" + mcp.session[:16]
+    uri = f"atoll://{box['id']}/home/user/note"
+    assert mcp.ask("resources/read", uri=uri)["result"]["contents"][0]["text"] == "kept"
+    assert rest.call("DELETE", "/mcp", None, {"Mcp-Session-Id": mcp.session}).status == 204
+    assert rest.get(f"/api/sandboxes/{box['id']}?ended=false").status == 404
+
+
+def test_other_sandboxes_by_name(mcp):
+    made = mcp.tool("sandbox_create", name="second", timeout_seconds=600, env={"WHO": "second"})
+    assert made["structuredContent"]["name"] == "second", made
+    assert mcp.tool("run_command", sandbox="second", command="echo $WHO")["content"][0]["text"] == "second\n"
+    assert "second" in [box["name"] for box in mcp.tool("sandbox_list")["structuredContent"]["sandboxes"]]
+    preview = mcp.tool("preview_url", sandbox="second", port=8080)["structuredContent"]
+    assert preview["port"] == 8080 and preview["path_url"].startswith("/")
+    assert mcp.tool("sandbox_stop", sandbox="second")["isError"] is False
+    gone = mcp.tool("run_command", sandbox="second", command="true")
+    assert gone["isError"] and "second" in gone["content"][0]["text"]
+
+
+def test_progress_and_cancellation(rest, mcp):
+    """A stream with notes of progress; the command is killed when the client cancels."""
+    box = mcp.tool("sandbox_info")["structuredContent"]["id"]
+    connection = rest.connection()
+    body = {"jsonrpc": "2.0", "id": "long", "method": "tools/call", "params": {
+        "name": "run_command", "arguments": {"command": "sleep 600"}, "_meta": {"progressToken": 7}}}
+    connection.request("POST", "/mcp", json.dumps(body), {
+        "Mcp-Session-Id": mcp.session, "Accept": "application/json, text/event-stream"})
+    answer = connection.getresponse()
+    assert answer.headers["Content-Type"] == "text/event-stream"
+    lines = (line.decode().strip() for line in answer)
+    first = next(json.loads(line[6:]) for line in lines if line.startswith("data: "))
+    assert first["method"] == "notifications/progress" and first["params"]["progressToken"] == 7
+    assert mcp.post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "long"}}).status == 202
+    last = [json.loads(line[6:]) for line in lines if line.startswith("data: ")][-1]
+    assert last["id"] == "long" and "cancelled" in last["error"]["message"]
+    execs = rest.get(f"/api/sandboxes/{box}/execs").json["execs"]
+    wait_until(lambda: all(e["state"] != "running" for e in rest.get(f"/api/sandboxes/{box}/execs").json["execs"]),
+               10, lambda: str(execs))
+
+
+def test_a_client_that_leaves_ends_its_command(rest, mcp):
+    box = mcp.tool("sandbox_info")["structuredContent"]["id"]
+    connection = rest.connection()
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "run_command", "arguments": {"command": "sleep 600"}}}
+    connection.request("POST", "/mcp", json.dumps(body), {"Mcp-Session-Id": mcp.session})
+
+    def running():
+        return [e for e in rest.get(f"/api/sandboxes/{box}/execs").json["execs"] if e["state"] == "running"]
+    wait_until(lambda: len(running()) == 1, 10, lambda: "it was not started")
+    connection.close()
+    wait_until(lambda: not running(), 10, lambda: "it still runs")
+
+
+@pytest.mark.parametrize("message, code", [
+    (b"{", -32700), (b"1", -32700), (b"[]", -32600), ({}, -32600), ({"jsonrpc": "1.0", "id": 1, "method": "ping"}, -32600),
+    ({"jsonrpc": "2.0", "id": {}, "method": "ping"}, -32600), ({"jsonrpc": "2.0", "id": 1, "method": 1}, -32600),
+    ({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}, -32600),
+    ({"jsonrpc": "2.0", "id": 1, "method": "tools/fly"}, -32601),
+    ({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "fly"}}, -32602),
+    ({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "run_command", "arguments": []}}, -32602),
+    ({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "run_command", "arguments": {}}}, -32602),
+    ({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "file:///etc/passwd"}}, -32602),
+    ({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "atoll://none/x"}}, -32002),
+])
+def test_bad_messages(rest, message, code):
+    answer = rest.post("/mcp", message)
+    assert answer.json["error"]["code"] == code, answer.body
+
+
+def test_bad_headers(rest):
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    assert rest.post("/mcp", ping).json["result"] == {}
+    assert rest.call("POST", "/mcp", ping, {"Mcp-Session-Id": "../x"}).status == 404
+    assert rest.call("POST", "/mcp", ping, {"MCP-Protocol-Version": "1999-01-01"}).status == 400
+    assert rest.get("/mcp").status == 405
+    assert rest.call("DELETE", "/mcp").status == 400
+
+
+def test_tenants_are_apart(rest, daemon, mcp):
+    """Neither a name nor an id of another tenant's sandbox leads to it, nor does a session."""
+    box = mcp.tool("sandbox_info")["structuredContent"]
+    other = Mcp(Rest(daemon.socket, {"X-Atoll-Tenant": "stranger"}), mcp.session)
+    for sandbox in (box["id"], box["name"]):
+        refused = other.tool("run_command", sandbox=sandbox, command="true")
+        assert refused["isError"] and "exit" not in refused["content"][0]["text"], refused
+    own = other.tool("sandbox_info")["structuredContent"]
+    assert own["id"] != box["id"]
+    assert other.ask("resources/read", uri=f"atoll://{box['id']}/etc/hostname")["error"]["code"] == -32002
+    other.tool("sandbox_stop")
