@@ -95,6 +95,12 @@ char *atoll_recipe_text(struct atoll_recipe_memory *m, const char *bytes, size_t
     return text;
 }
 
+void atoll_recipe_memory_wipe(struct atoll_recipe_memory *m)
+{
+    for (struct atoll_recipe_chunk *chunk = m->chunks; chunk; chunk = chunk->next)
+        explicit_bzero(chunk->bytes, chunk->size);
+}
+
 void atoll_recipe_memory_done(struct atoll_recipe_memory *m)
 {
     while (m->chunks) {

@@ -27,6 +27,8 @@ void *atoll_recipe_alloc(struct atoll_recipe_memory *m, size_t n);
 /* Copies n bytes and adds a NUL. */
 char *atoll_recipe_text(struct atoll_recipe_memory *m, const char *bytes, size_t n);
 void atoll_recipe_memory_done(struct atoll_recipe_memory *m);
+/* Overwrites all that is in it, before it is done: it has secrets. */
+void atoll_recipe_memory_wipe(struct atoll_recipe_memory *m);
 
 /* The instructions except FROM, which begins a stage. */
 enum atoll_recipe_kind {

@@ -172,18 +172,27 @@ static bool is_mirror(const struct atoll_image_registry *r, const struct atoll_i
     return false;
 }
 
-int atoll_image_client_for(struct atoll_image_registry *r, const char *url,
-                           const struct atoll_image_call *call, struct atoll_remote_http **ret,
-                           struct atoll_error *err)
+/* Whether the operator named the place itself: only such a place may lead to other hosts that the operator
+ * named. Any other registry could use their exemption to reach the daemon's network. */
+static bool is_trusted(const struct atoll_image_registry *r, const struct atoll_image_place *place)
 {
     struct atoll_image_url u;
-    bool listed, mirror, loopback;
+
+    return atoll_image_url_split(place->origin, &u) && (is_listed(r, &u) || is_mirror(r, &u));
+}
+
+int atoll_image_client_for(struct atoll_image_registry *r, const struct atoll_image_place *place,
+                           const char *url, const struct atoll_image_call *call,
+                           struct atoll_remote_http **ret, struct atoll_error *err)
+{
+    struct atoll_image_url u;
+    bool trusted = is_trusted(r, place), listed, mirror, loopback;
 
     if (!atoll_image_url_split(url, &u))
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPROTO,
                           "the registry gives an address that is not a URL");
-    listed = is_listed(r, &u);
-    mirror = is_mirror(r, &u);
+    listed = trusted && is_listed(r, &u);
+    mirror = trusted && is_mirror(r, &u);
     loopback = is_loopback(u.host);
     if (strcmp(u.scheme, "http") == 0 && !listed && !mirror && !loopback)
         return atoll_fail(

@@ -136,7 +136,7 @@ static int send_one(struct atoll_image_registry *r, const struct atoll_image_ask
         .stall_s = ask->sink || ask->part ? ATOLL_IMAGE_STALL_S : 0,
     };
     struct atoll_remote_request sent = request;
-    int e = atoll_image_client_for(r, url, ask->call, &http, err);
+    int e = atoll_image_client_for(r, ask->place, url, ask->call, &http, err);
 
     *ask->head = (struct atoll_image_head){0};
     if (e == 0)

@@ -302,7 +302,7 @@ static int get_token(struct atoll_image_registry *r, const struct atoll_image_as
                           ask->place->host);
     (void)snprintf(what, sizeof(what), "token of %.100s from %.200s", ask->place->host,
                    url.authority);
-    e = atoll_image_client_for(r, challenge->realm, ask->call, &http, err);
+    e = atoll_image_client_for(r, ask->place, challenge->realm, ask->call, &http, err);
     if (e == 0)
         e = make_request(ask, login, challenge, &q, err);
     if (e == 0)

@@ -173,6 +173,28 @@ def test_secrets_leave_nothing(world, base, tmp_path):
     assert layers_with(world, secret) != []
 
 
+def in_memory(pid, text):
+    """Whether the memory of a process has the text."""
+    with open(f"/proc/{pid}/maps", encoding="ascii") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
+        for line in maps:
+            begin, end = (int(word, 16) for word in line.split()[0].split("-"))
+            if line.split()[1].startswith("rw") and end - begin < 1 << 30:
+                memory.seek(begin)
+                if text in memory.read(end - begin):
+                    return True
+    return False
+
+
+def test_secrets_in_variables_leave_the_memory_of_the_daemon(world, base):
+    secret = "s3cret-" + uuid.uuid4().hex
+    variable = f"TOKEN={secret}".encode()
+    build_id = start(world, f"FROM base\nRUN --mount=type=secret,id=token,env=TOKEN : {uuid.uuid4().hex}; sleep 2\n",
+                     secrets={"token": secret})
+    wait_until(lambda: in_memory(world.pid, variable), 30, lambda: "the control: it is not there while the step runs")
+    assert log_of(world, build_id)[-1]["state"] == "ready"
+    wait_until(lambda: not in_memory(world.pid, variable), 10, lambda: "the daemon still has it")
+
+
 def test_a_step_that_is_too_large_fails(world, base):
     """Its variables take 40 MiB, which the daemon survives."""
     mounts = " ".join(f"--mount=type=secret,id=large,env=LARGE{i}" for i in range(COPIES))

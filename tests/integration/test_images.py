@@ -281,7 +281,8 @@ def test_hostile_layers(daemon, rest, registry, tmp_path):
     made = oci_images.Layout(tmp_path / "oci")
     made.add("up", [oci_images.busybox(), tar_of(("../../outside", "x"))])
     made.add("lie", [oci_images.busybox()], manifest=lying_manifest(made))
-    for tag, word in (("up", ".."), ("lie", "digest")):
+    made.add("bomb", [oci_images.busybox(), tar_of(("zeros", bytes(96 << 20)))], how="zstd")
+    for tag, word in (("up", ".."), ("lie", "digest"), ("bomb", "500 times")):
         last = pull(rest, registry.push(made, tag, f"hostile-{tag}:1"))
         error = last["error"] if isinstance(last, dict) else last.error
         assert word in error["message"], last

@@ -49,7 +49,7 @@ def sbom_file(daemon, name):
 
 def test_a_build_gets_its_packages_in_the_background(world, tmp_path):
     build(world, "listed", tmp_path, STATIC)
-    wait_until(sbom_file(world, "listed").exists, 30, "no list of packages")
+    wait_until(sbom_file(world, "listed").exists, 30, lambda: "no list of packages")
     purls = [part.get("purl") for part in json.loads(sbom_file(world, "listed").read_text())["components"]]
     assert purls == ["pkg:deb/debian/tiny@1.2-3?arch=amd64"]
     shown = world.atoll("template", "sbom", "listed", check=True).stdout
@@ -59,10 +59,10 @@ def test_a_build_gets_its_packages_in_the_background(world, tmp_path):
 
 def test_a_missing_list_is_made_by_the_request(world, tmp_path):
     build(world, "asked", tmp_path, STATIC + "COPY status /var/lib/x\n")
-    wait_until(sbom_file(world, "asked").exists, 30, "no list of packages")
+    wait_until(sbom_file(world, "asked").exists, 30, lambda: "no list of packages")
     sbom_file(world, "asked").unlink()
     # The sandbox that made the first one may not be gone yet.
-    wait_until(lambda: Rest(world.socket).get("/api/templates/asked/sbom").status == 200, 10, "no list of packages")
+    wait_until(lambda: Rest(world.socket).get("/api/templates/asked/sbom").status == 200, 10, lambda: "no list of packages")
     answer = Rest(world.socket).get("/api/templates/asked/sbom")
     assert answer.status == 200, answer.body
     assert answer.json["metadata"]["component"]["name"] == "asked"
@@ -80,7 +80,7 @@ def test_removing_a_template_while_it_is_listed(world, tmp_path):
         layer = version["layers"][-1]["name"]
         world.atoll("template", "rm", f"gone-{turn}", check=True)
         world.atoll("template", "gc", "--cache", check=True)
-        wait_until(lambda: not (world.state / "layers" / layer).exists(), 10, "the layer is still there")
+        wait_until(lambda: not (world.state / "layers" / layer).exists(), 10, lambda: "the layer is still there")
         assert not sbom_file(world, f"gone-{turn}").exists()
 
 
@@ -105,7 +105,7 @@ def test_workers_read_an_archive(world, tmp_path):
     """Not the loop's thread, which all requests wait for."""
     (tmp_path / "large").write_bytes(os.urandom(8 << 20))
     build(world, "large", tmp_path, "FROM scratch\nCOPY large /large\n")
-    wait_until(lambda: descriptors(world) == 0, 10, "transfers of other tests")
+    wait_until(lambda: descriptors(world) == 0, 10, lambda: "transfers of other tests")
     connection = Rest(world.socket).connection()
     connection.request("GET", "/api/templates/large/archive")
     answer = connection.getresponse()  # the client does not read the body
@@ -113,4 +113,4 @@ def test_workers_read_an_archive(world, tmp_path):
     assert descriptors(world) == 1
     answer.close()
     connection.close()
-    wait_until(lambda: descriptors(world) == 0, 10, "the archive is still open")
+    wait_until(lambda: descriptors(world) == 0, 10, lambda: "the archive is still open")

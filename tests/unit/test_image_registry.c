@@ -1,6 +1,7 @@
 /*
  * The client of registries: finding and getting, with a registry that can misbehave.
  */
+#include "image/registry_internal.h"
 #include "image_registry.h"
 
 /* Finding. */
@@ -368,6 +369,49 @@ static void private_addresses_need_permission(void **state)
     assert_int_equal(fake_asked(w.other, "/"), 0);
 }
 
+/* A registry that the operator did not name must not lead a tenant's pull to a host that the operator named:
+ * those have private addresses. */
+static void only_named_registries_lead_to_named_hosts(void **state)
+{
+    const char *insecure[] = {"inside.example:5000"};
+    const struct atoll_image_mirror mirrors[] = {{"docker.io", "https://mirror.example"}};
+    enum { PUBLIC, ANY, UNVERIFIED, REFUSED };
+    static const struct {
+        const char *origin, *url;
+        bool allow_private;
+        int client;
+    } cases[] = {
+        {"https://inside.example:5000", "https://inside.example:5000/v2/", false, UNVERIFIED},
+        {"http://inside.example:5000", "http://inside.example:5000/v2/", false, UNVERIFIED},
+        {"https://mirror.example", "https://mirror.example/v2/", false, ANY},
+        {"https://mirror.example", "https://inside.example:5000/blob", false, UNVERIFIED},
+        {"https://mirror.example", "https://other.example/blob", false, PUBLIC},
+        {"https://evil.example", "https://inside.example:5000/secret", false, PUBLIC},
+        {"https://evil.example", "http://inside.example:5000/secret", false, REFUSED},
+        {"https://evil.example", "https://mirror.example/secret", false, PUBLIC},
+        {"https://evil.example", "https://mirror.example/secret", true, ANY},
+    };
+    struct atoll_image_call call = within(30000);
+    struct atoll_image_place place = {0};
+    struct atoll_remote_http *got;
+    struct atoll_error err;
+
+    (void)state;
+    new_client(&(struct atoll_image_registry_config){
+        .insecure = insecure, .insecure_count = 1, .mirrors = mirrors, .mirror_count = 1});
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
+        struct atoll_remote_http *const clients[] = {w.registry->public, w.registry->any,
+                                                     w.registry->unverified, NULL};
+        (void)snprintf(place.origin, sizeof(place.origin), "%s", cases[i].origin);
+        call.allow_private = cases[i].allow_private;
+        got = NULL;
+        assert_int_equal(
+            atoll_image_client_for(w.registry, &place, cases[i].url, &call, &got, &err) < 0,
+            cases[i].client == REFUSED);
+        assert_ptr_equal(got, clients[cases[i].client]);
+    }
+}
+
 static void mirrors_go_first(void **state)
 {
     char url[128];
@@ -442,6 +486,7 @@ int main(void)
         TEST(one_download_serves_all_callers),
         TEST(redirects_do_not_get_the_login),
         TEST(private_addresses_need_permission),
+        TEST(only_named_registries_lead_to_named_hosts),
         TEST(mirrors_go_first),
         TEST(mirrors_are_checked),
     };

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "engine/build/build_internal.h"
+#include "engine/template/unpack.h"
 #include "sandbox/programs.h"
 
 /*
@@ -22,7 +23,8 @@ static const char add_script[] =
     "  if [ \"$UNPACK\" != 0 ] && [ -f \"$TREE/$1\" ] && "
     "     [ -n \"$(tar -tf \"$TREE/$1\" 2>/dev/null | head -n 1)\" ]; then "
     "    i=$((i + 1)); mkdir \"$UNPACKED/$i\"; "
-    "    " ATOLL_UNPACK_PROGRAM " --plain \"$UNPACKED/$i\" <\"$TREE/$1\" >\"$UNPACKED/$i.log\" || "
+    "    " ATOLL_UNPACK_PROGRAM
+    " --plain --max-ratio \"$RATIO\" \"$UNPACKED/$i\" <\"$TREE/$1\" >\"$UNPACKED/$i.log\" || "
     "      { cat \"$UNPACKED/$i.log\" >&2; exit 1; }; "
     "    " ATOLL_COPY_PROGRAM
     " ${ROOT:+--root \"$ROOT\"} ${CHOWN:+--chown \"$CHOWN\"} --keep-owner "
@@ -59,7 +61,7 @@ static const char get_script[] =
 static const char *const *settings(struct atoll_make_job *job, const struct atoll_recipe_step *step,
                                    const char *dest)
 {
-    const char **env = atoll_make_job_words(job, 11);
+    const char **env = atoll_make_job_words(job, 12);
     const char *checksum = step->flags.checksum ? step->flags.checksum : "";
     size_t n = 0;
 
@@ -77,6 +79,7 @@ static const char *const *settings(struct atoll_make_job *job, const struct atol
     env[n++] = atoll_make_job_textf(job, "CHMOD=%s", step->flags.chmod ? step->flags.chmod : "");
     env[n++] = atoll_make_job_textf(job, "CHECKSUM=%s", checksum);
     env[n++] = step->flags.unpack == 0 ? "UNPACK=0" : "UNPACK=1";
+    env[n++] = atoll_make_job_textf(job, "RATIO=%d", ATOLL_UNPACK_RATIO);
     return env;
 }
 

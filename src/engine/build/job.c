@@ -23,8 +23,7 @@ struct atoll_make_job *atoll_make_job_free(struct atoll_make_job *job)
 {
     if (!job)
         return NULL;
-    for (size_t i = 0; i < job->file_count; i++) /* secrets are among them */
-        explicit_bzero((void *)(uintptr_t)job->files[i].bytes, job->files[i].len);
+    atoll_recipe_memory_wipe(&job->memory); /* secrets are among its files and variables */
     atoll_recipe_memory_done(&job->memory);
     free(job);
     return NULL;

@@ -41,6 +41,9 @@ struct atoll_run {
     int code;
     char layer[34]; /* held from keep() on; "" before */
     bool left;      /* the last waiter has left */
+    bool held;      /* job->layers, as the next ones: of the trees */
+    size_t held_trees;
+    struct atoll_error error; /* it cannot begin; else kind NONE */
     struct atoll_timer later;
 };
 
@@ -93,8 +96,9 @@ static void make_sandbox(void *arg)
 {
     struct atoll_run *run = arg;
     const struct atoll_make_job *job = run->job;
-    struct atoll_error err;
-    struct atoll_sandbox *s = atoll_make_sandbox(run->engine, job, &err);
+    struct atoll_error err = run->error;
+    struct atoll_sandbox *s =
+        err.kind == ATOLL_ERR_NONE ? atoll_make_sandbox(run->engine, job, &err) : NULL;
 
     if (!s) {
         atoll_steps_done(&run->flow, &err);
@@ -417,8 +421,33 @@ static const struct atoll_step flow[] = {
 
 /* --- life --- */
 
+/* What its sandbox sees is held by the run: builds that share it may leave before the sandbox is gone. */
+static int hold_layers(struct atoll_run *run, struct atoll_error *err)
+{
+    const struct atoll_make_job *job = run->job;
+    int r = *job->layers ? atoll_layers_hold(run->engine, job->layers, err) : 0;
+
+    run->held = r == 0;
+    for (size_t i = 0; r == 0 && i < job->tree_count; i++) {
+        r = atoll_layers_hold(run->engine, job->trees[i].layers, err);
+        run->held_trees += r == 0;
+    }
+    return r;
+}
+
+static void release_layers(struct atoll_run *run)
+{
+    const struct atoll_make_job *job = run->job;
+
+    if (run->held && *job->layers)
+        atoll_layers_release(run->engine, job->layers);
+    for (size_t i = 0; i < run->held_trees; i++)
+        atoll_layers_release(run->engine, job->trees[i].layers);
+}
+
 static void run_free(struct atoll_run *run)
 {
+    release_layers(run);
     atoll_list_remove(&run->node);
     atoll_timer_cancel(&run->later);
     run->reader = atoll_reader_close(run->reader);
@@ -527,6 +556,8 @@ void atoll_run_start(struct atoll_engine *engine, struct atoll_make_job *job,
         run = atoll_alloc(sizeof(*run));
         run->engine = engine;
         run->job = job;
+        if (hold_layers(run, &run->error) == 0)
+            run->error.kind = ATOLL_ERR_NONE;
         atoll_list_init(&run->waits);
         atoll_list_push_back(&runs->waiting, &run->node);
     }

@@ -421,9 +421,13 @@ static int set_steps(struct atoll_make_stage *stage, struct atoll_error *err)
     json_array_foreach(triggers, i, item)
     {
         const char *text = json_string_value(item);
-        step = atoll_recipe_alloc(&stage->triggers, sizeof(*step));
-        if (!text || !step)
+        if (!text)
             continue;
+        step = atoll_recipe_alloc(&stage->triggers, sizeof(*step));
+        if (!step)
+            return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG,
+                              "the ONBUILD instructions of the base take more than %zu MiB",
+                              ATOLL_RECIPE_MEMORY_MAX >> 20);
         if (atoll_dockerfile_parse_step(&stage->triggers, text, strlen(text), recipe->escape, step,
                                         err) < 0)
             return atoll_wrap(err, "ONBUILD of the base");

@@ -524,9 +524,10 @@ static void on_started(void *arg, struct atoll_exec *exec, const struct atoll_er
 static void on_builder(void *arg, struct atoll_sandbox *s, const struct atoll_error *error)
 {
     struct atoll_unpack *u = arg;
-    char bytes[24], files[24];
-    const char *argv[12] = {ATOLL_UNPACK_PROGRAM, "--max-bytes", bytes, "--max-files", files};
-    size_t n = 5;
+    char bytes[24], files[24], ratio[24];
+    const char *argv[14] = {ATOLL_UNPACK_PROGRAM, "--max-bytes", bytes, "--max-files", files,
+                            "--max-ratio",        ratio};
+    size_t n = 7;
     const struct atoll_exec_start start = {
         .argv = argv, .user = "root", .cwd = "/", .stdin_open = true};
 
@@ -540,6 +541,7 @@ static void on_builder(void *arg, struct atoll_sandbox *s, const struct atoll_er
     }
     (void)snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)u->request.max_bytes);
     (void)snprintf(files, sizeof(files), "%llu", (unsigned long long)u->request.max_files);
+    (void)snprintf(ratio, sizeof(ratio), "%d", ATOLL_UNPACK_RATIO);
     if (u->request.plain)
         argv[n++] = "--plain";
     if (u->request.manifest) {

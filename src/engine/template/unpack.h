@@ -20,6 +20,9 @@
 /* The maximal size of a layer on disk and number of its entries, if a request gives none. */
 #define ATOLL_UNPACK_BYTES (UINT64_C(32) << 30)
 #define ATOLL_UNPACK_FILES 4000000
+/* Uncompressed bytes for each byte of an archive, beyond the first 16 MiB. Zeros that are compressed with gzip
+ * have a thousand; real layers have ten at most. */
+#define ATOLL_UNPACK_RATIO 500
 
 struct atoll_unpack;
 
