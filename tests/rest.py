@@ -116,6 +116,8 @@ class WebSocket:
             self.pending += self.receive()
         answer, _, self.pending = self.pending.partition(b"\r\n\r\n")
         self.status = int(answer.split()[1])
+        self.headers = {name.lower(): value for name, value in
+                        (line.split(": ", 1) for line in answer.decode().split("\r\n")[1:])}
 
     def __enter__(self):
         return self

@@ -91,24 +91,26 @@ static void stdio_done(struct stdio *io)
             (void)close(fds[i]);
 }
 
-/* Creates a pipe; the agent's end, ends[ours], is non-blocking. */
-static int make_pipe(int ends[2], int ours)
+/* Creates a pipe; the agent's end, ends[ours], is non-blocking. The user owns it, or could not open
+ * /dev/stdout and the like. An agent without privilege cannot give it away, and need not. */
+static int make_pipe(int ends[2], int ours, const struct atoll_agent_user *user)
 {
     if (pipe2(ends, O_CLOEXEC) < 0)
         return -errno;
+    (void)!fchown(ends[0], user->uid, user->gid);
     return fcntl(ends[ours], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-static int open_pipes(struct stdio *io, bool with_stdin)
+static int open_pipes(struct stdio *io, bool with_stdin, const struct atoll_agent_user *user)
 {
     int in[2] = {ATOLL_NO_FD, ATOLL_NO_FD}, out[2] = {ATOLL_NO_FD, ATOLL_NO_FD};
     int err[2] = {ATOLL_NO_FD, ATOLL_NO_FD};
-    int r = with_stdin ? make_pipe(in, 1) : 0;
+    int r = with_stdin ? make_pipe(in, 1, user) : 0;
 
     if (r == 0)
-        r = make_pipe(out, 0);
+        r = make_pipe(out, 0, user);
     if (r == 0)
-        r = make_pipe(err, 0);
+        r = make_pipe(err, 0, user);
     *io = (struct stdio){{in[0], out[1], err[1]}, in[1], out[0], err[0]};
     return r;
 }
@@ -147,7 +149,7 @@ static int open_stdio(struct atoll_agent *a, const struct atoll_agent_exec *exec
         r = open_terminal(io, msg);
         atoll_agent_unbecome(a);
     } else {
-        r = open_pipes(io, msg->flags & ATOLL_EXEC_STDIN);
+        r = open_pipes(io, msg->flags & ATOLL_EXEC_STDIN, user);
     }
     if (r == -EMFILE || r == -ENFILE || r == -ENOSPC)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, -r,

@@ -1,9 +1,14 @@
 """The entries of Daytona's toolbox: by path below the sandbox, each for both bases."""
 
-from route_table import NO_ID, has
+from route_table import NO_ID, empty, has
 from routes import Ask, Entry
 
 BASES = ["/daytona/toolbox/{id}", "/daytona/toolbox/{id}/toolbox"]
+NO_JSON = Ask(400, body=b"{")
+NO_PATH = Ask(400)
+FORM = {"Content-Type": "multipart/form-data; boundary=B"}
+NOT_THERE = {"key": "not-there", "item": "not-there"}
+RELAY = "/process/session/{key}/command/{item}"
 
 
 def both(entries):
@@ -12,6 +17,140 @@ def both(entries):
             for base in BASES for route, entry in entries.items()}
 
 
+def part(name, data, filename=""):
+    head = f'--B\r\nContent-Disposition: form-data; name="{name}"{filename}\r\n\r\n'
+    return head.encode() + data + b"\r\n"
+
+
+def post(world, box, path, body):
+    answer = world.mine.post(f"/daytona/toolbox/{box}{path}", body)
+    assert answer.status < 300, answer.body
+    return answer
+
+
+def a_file(world):
+    return world.file(world.box())
+
+
+def a_session(world):
+    box = world.box()
+    post(world, box, "/process/session", {"sessionId": "s"})
+    return {"id": box, "key": "s"}
+
+
+def a_command(world):
+    values = a_session(world)
+    answer = post(world, values["id"], "/process/session/s/exec",
+                  {"command": "echo begun; cat", "runAsync": True})
+    return {**values, "item": answer.json["cmdId"]}
+
+
+def a_terminal(world):
+    box = world.box()
+    post(world, box, "/process/pty", {"id": "t"})
+    return {"id": box, "key": "t"}
+
+
+def a_context(world):
+    box = world.box()
+    answer = post(world, box, "/process/interpreter/context", {})
+    return {"id": box, "key": answer.json["id"]}
+
+
 TABLE = both({
     "GET /version": Entry(Ask(200, check=has("version")), Ask(404, at=NO_ID)),
+    "POST /init": Entry(Ask(200, body={"token": "x"}), Ask(404, at=NO_ID)),
+    "GET /user-home-dir": Entry(Ask(200, check=has("dir")), Ask(404, at=NO_ID)),
+    "GET /work-dir": Entry(Ask(200, check=has("dir")), Ask(404, at=NO_ID)),
+    "GET /project-dir": Entry(Ask(200, check=has("dir")), Ask(404, at=NO_ID)),
+    "GET /system/metrics": Entry(Ask(200, check=has("memTotal")), Ask(404, at=NO_ID)),
+    "GET /port": Entry(Ask(200, check=has("ports", value=[])), Ask(404, at=NO_ID)),
+    "GET /port/{port}/in-use": Entry(Ask(200, check=has("isInUse", value=False)),
+                                     Ask(400, at={"port": 80})),
+    "POST /process/execute": Entry(Ask(200, body={"command": "echo a", "unknown": 1},
+                                       check=has("result", value="a\n")),
+                                   Ask(400, body={"command": ""})),
+    "POST /process/code-run": Entry(Ask(200, body={"code": "print(2)", "language": "python"},
+                                        check=has("result", value="2\n")),
+                                    Ask(400, body={"code": "x", "language": "cobol"})),
+    "GET /process/session": Entry(Ask(200), Ask(404, at=NO_ID), given=a_session),
+    "POST /process/session": Entry(Ask(201, body={"sessionId": "s"}, check=empty), NO_JSON),
+    "GET /process/session/entrypoint": Entry(Ask(200, check=has("sessionId")), Ask(404, at=NO_ID)),
+    "GET /process/session/entrypoint/logs": Entry(Ask(200, check=has("output")),
+                                                  Ask(400, "?follow=perhaps")),
+    "GET /process/session/{key}": Entry(Ask(200, check=has("sessionId", value="s")),
+                                        Ask(404, at=NOT_THERE), given=a_session),
+    "DELETE /process/session/{key}": Entry(Ask(204, check=empty), Ask(404, at=NOT_THERE),
+                                           given=a_session),
+    "POST /process/session/{key}/exec": Entry(
+        Ask(200, body={"command": "echo a"}, check=has("stdout", value="a\n")),
+        Ask(400, body={"command": 1}), given=a_session),
+    f"GET {RELAY}": Entry(Ask(200, check=has("command")), Ask(404, at={"item": "f" * 16}),
+                          given=a_command),
+    f"GET {RELAY}/logs": Entry(Ask(200, check=has("output")), Ask(404, at={"item": "x"}),
+                               given=a_command),
+    f"POST {RELAY}/input": Entry(Ask(204, body={"data": "x"}, check=empty), Ask(400, body={}),
+                                 given=a_command),
+    "GET /process/pty": Entry(Ask(200, check=has("sessions", 0, "id", value="t")),
+                              Ask(404, at=NO_ID), given=a_terminal),
+    "POST /process/pty": Entry(Ask(201, body={"id": "t"}, check=has("sessionId", value="t")),
+                               Ask(400, body={"id": ""})),
+    "GET /process/pty/create-connect": Entry(Ask(101, "?id=t", by="ws", check=has("status")),
+                                             Ask(400, "?id=t&cols=5000", by="ws")),
+    "GET /process/pty/{key}": Entry(Ask(200, check=has("cols")), Ask(404, at=NOT_THERE),
+                                    given=a_terminal),
+    "DELETE /process/pty/{key}": Entry(Ask(200, check=has("message")), Ask(404, at=NOT_THERE),
+                                       given=a_terminal),
+    "POST /process/pty/{key}/resize": Entry(
+        Ask(200, body={"cols": 100, "rows": 30}, check=has("cols", value=100)),
+        Ask(400, body={"cols": 0, "rows": 1}), given=a_terminal),
+    "GET /process/pty/{key}/connect": Entry(
+        Ask(101, by="ws", check=has("status", value="connected")), Ask(400), given=a_terminal),
+    "GET /process/interpreter/context": Entry(Ask(200, check=has("contexts", 0, "id")),
+                                              Ask(404, at=NO_ID), given=a_context),
+    "POST /process/interpreter/context": Entry(Ask(200, body={}, check=has("id")),
+                                               Ask(400, body={"language": "cobol"})),
+    "DELETE /process/interpreter/context/{key}": Entry(
+        Ask(200, check=has("message")), Ask(404, at=NOT_THERE), given=a_context),
+    "GET /process/interpreter/execute": Entry(
+        Ask(101, by="ws", body={"code": "print(1)"}, check=has("type", value="stdout")), Ask(400)),
+    "GET /files": Entry(Ask(200, "?path={path}/.."), Ask(404, "?path=nothing"),
+                        given=lambda world: {**a_file(world), "path": "."}),
+    "DELETE /files": Entry(Ask(204, "?path={path}", check=empty), NO_PATH, given=a_file),
+    "GET /files/info": Entry(Ask(200, "?path={path}", check=has("permissions")),
+                             Ask(404, "?path=nothing"), given=a_file),
+    "POST /files/folder": Entry(Ask(201, "?path=d&mode=755", check=empty),
+                                Ask(400, "?path=d&mode=9")),
+    "POST /files/move": Entry(Ask(200, "?source={path}&destination=g"),
+                              Ask(409, "?source={path}&destination={path}"), given=a_file),
+    "POST /files/permissions": Entry(Ask(200, "?path={path}&mode=600"),
+                                     Ask(400, "?path={path}&mode=rwx"), given=a_file),
+    "GET /files/find": Entry(Ask(200, "?path={path}&pattern=ata", check=has(0, "line", value=1)),
+                             Ask(404, "?path=nothing&pattern=x"), given=a_file),
+    "GET /files/search": Entry(Ask(200, "?path=.&pattern={path}", check=has("files", 0)),
+                               Ask(400, "?path=."), given=a_file),
+    "POST /files/replace": Entry(
+        Ask(200, body=lambda v: {"files": [v["path"], "no"], "pattern": "data", "newValue": "x"},
+            check=has(0, "success", value=True)), Ask(400, body={"files": []}), given=a_file),
+    "POST /files/upload": Entry(
+        Ask(200, "?path=u", body=part("file", b"x") + b"--B--\r\n", headers=FORM),
+        Ask(400, body=b"x", headers=FORM)),
+    "POST /files/upload-v2": Entry(
+        Ask(200, "?path=u", body=part("file", b"x") + b"--B--\r\n", headers=FORM),
+        Ask(400, "?path=u", body=b"x", headers=FORM)),
+    "POST /files/bulk-upload": Entry(
+        Ask(200, body=part("files[0].path", b"d/u") + part("files[0].file", b"abc", '; filename="u"')
+            + b"--B--\r\n", headers=FORM, check=has("files", 0, "bytes", value=3)),
+        Ask(400, body=part("files[0].file", b"x") + b"--B--\r\n", headers=FORM)),
+    "GET /files/download": Entry(Ask(200, "?path={path}", check=lambda a, v: a.body == b"data"),
+                                 Ask(404, "?path=nothing"), given=a_file),
+    "POST /files/bulk-download": Entry(
+        Ask(200, body=lambda v: {"paths": [v["path"], "no"]},
+            check=lambda a, v: b"\r\n\r\ndata\r\n--DAYTONA" in a.body and b"FILE_NOT_F" in a.body),
+        Ask(400, body={"paths": []}), given=a_file),
+    "GET /files/watch": Entry(
+        Ask(200, "?path=.", by="stream"), Ask(404, "?path=nothing"), given=a_file),
+    "GET /computeruse/{path}": Entry(Ask(503), Ask(404, at=NO_ID)),
+    "POST /computeruse/{path}": Entry(Ask(503, body={}), Ask(404, at=NO_ID)),
+    "DELETE /computeruse/{path}": Entry(Ask(503), Ask(404, at=NO_ID)),
 })

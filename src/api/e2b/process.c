@@ -8,6 +8,7 @@
 #include <string.h>
 #include "api/api_internal.h"
 #include "api/e2b/e2b_internal.h"
+#include "api/kit/exec_kill.h"
 #include "api/kit/list_reply.h"
 #include "base/clock.h"
 #include "engine/json_memory.h"
@@ -151,27 +152,12 @@ void atoll_envd_process_list(struct atoll_api_call *call, const uint8_t *body, s
     atoll_list_reply_done(list, NULL);
 }
 
-/* Signals. The response to SIGKILL waits for the end of the process: clients take it for gone then.
- * The end can be late if other processes keep the output open, hence a deadline. */
+/* Signals. The response to SIGKILL waits for the end of the process: clients take it for gone
+ * then. */
 
-#define KILL_MS 2000
-
-struct killing {
-    struct atoll_api_call *call;
-    struct atoll_reader *reader; /* owned; for the end only */
-    struct atoll_timer deadline;
-    bool signaled, ended;
-};
-
-static void killing_free(struct killing *k)
+static void on_signaled(void *arg, const struct atoll_error *error)
 {
-    (void)atoll_reader_close(k->reader);
-    atoll_timer_cancel(&k->deadline);
-    free(k);
-}
-
-static void reply_signaled(struct atoll_api_call *call, const struct atoll_error *error)
-{
+    struct atoll_api_call *call = arg;
     struct atoll_error gone;
 
     if (!error) {
@@ -182,73 +168,6 @@ static void reply_signaled(struct atoll_api_call *call, const struct atoll_error
     if (error->kind == ATOLL_ERR_FAILED_PRECONDITION) /* it has just ended */
         gone.kind = ATOLL_ERR_NOT_FOUND;
     atoll_api_fail(call, &gone);
-}
-
-static void on_signaled(void *arg, const struct atoll_error *error)
-{
-    reply_signaled(arg, error);
-}
-
-static void killed(void *arg)
-{
-    struct killing *k = arg;
-    struct atoll_api_call *call = k->call;
-
-    killing_free(k);
-    call->on_gone = NULL;
-    atoll_connect_reply_empty(call);
-}
-
-static void look_for_end(void *arg)
-{
-    struct killing *k = arg;
-    struct atoll_reader_item item = {0};
-    int r = 1;
-
-    while (!k->ended && r > 0) {
-        r = atoll_reader_next(k->reader, &item);
-        k->ended = r < 0 || (r > 0 && item.kind == ATOLL_READ_END);
-    }
-    if (k->ended && k->signaled)
-        killed(k);
-}
-
-static void client_gone(struct atoll_api_call *call)
-{
-    killing_free(call->state);
-    atoll_api_drop(call);
-}
-
-static void on_killed(void *arg, const struct atoll_error *error)
-{
-    struct killing *k = arg;
-    struct atoll_api_call *call = k->call;
-
-    if (error || !call->req) {
-        killing_free(k);
-        reply_signaled(call, error);
-        return;
-    }
-    k->signaled = true;
-    call->state = k;
-    call->on_gone = client_gone;
-    atoll_timer_set(&k->deadline, atoll_http_loop(call->req), KILL_MS, killed, k);
-    look_for_end(k);
-}
-
-static void kill_and_wait(struct atoll_api_call *call, struct atoll_exec *exec)
-{
-    struct killing *k = atoll_api_alloc(sizeof(*k));
-    struct atoll_error error;
-
-    k->call = call;
-    if (atoll_reader_open(exec, ATOLL_READ_FROM_END, ATOLL_READ_FROM_END, look_for_end, k,
-                          &k->reader, &error) < 0) {
-        free(k);
-        atoll_api_fail(call, &error);
-        return;
-    }
-    atoll_exec_signal(exec, SIGKILL, false, ATOLL_E2B_WHO, on_killed, k);
 }
 
 static int take_signal(const json_t *message, int *ret_signal, struct atoll_error *err)
@@ -279,7 +198,7 @@ void atoll_envd_process_signal(struct atoll_api_call *call, const uint8_t *body,
     if (!exec || take_signal(message, &signo, &error) < 0)
         atoll_api_fail(call, &error);
     else if (signo == SIGKILL)
-        kill_and_wait(call, exec);
+        atoll_exec_kill(call, exec, false, ATOLL_E2B_WHO, on_signaled);
     else
         atoll_exec_signal(exec, signo, false, ATOLL_E2B_WHO, on_signaled, call);
     json_decref(message);

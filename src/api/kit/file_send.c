@@ -44,39 +44,11 @@ void atoll_file_whole(struct atoll_tenant_file *file, uint64_t size_bytes,
     look(l);
 }
 
-struct sending {
-    struct atoll_api_call *call;
-    struct atoll_file_part part;
-    struct atoll_timer turn;
-};
-
-static void sending_free(struct sending *s)
-{
-    (void)atoll_tenant_file_close(s->part.file);
-    atoll_timer_cancel(&s->turn);
-    free(s);
-}
-
-static void client_gone(struct atoll_api_call *call)
-{
-    sending_free(call->state);
-    atoll_api_drop(call);
-}
-
-/* The client was told a length; if the file has become shorter it must not take this for all. */
-static void cut(struct sending *s, const char *why)
-{
-    struct atoll_api_call *call = s->call;
-
-    sending_free(s);
-    atoll_api_abort(call, why);
-}
-
 /* The next piece. 1: sent, 0: that was all, -EPIPE: on_gone follows, -EAGAIN: on_ready does, -errno: cut
  * off. */
-static int send_piece(struct sending *s, size_t *sent)
+static int send_piece(struct atoll_file_pump *p, size_t *sent)
 {
-    struct atoll_file_part *part = &s->part;
+    struct atoll_file_part *part = &p->part;
     bool wanted = part->to_end || part->length > 0;
     const uint8_t *piece;
     ssize_t n = wanted ? atoll_tenant_file_read(part->file, &piece) : 0;
@@ -86,7 +58,7 @@ static int send_piece(struct sending *s, size_t *sent)
         return (int)n;
     if (n == 0)
         return wanted && !part->to_end ? -ENODATA : 0;
-    r = atoll_http_write(s->call->req, piece, (size_t)n);
+    r = atoll_http_write(p->call->req, piece, (size_t)n);
     if (r < 0)
         return r;
     atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("files", "out"), (double)n);
@@ -98,30 +70,24 @@ static int send_piece(struct sending *s, size_t *sent)
 
 static void pump(void *arg)
 {
-    struct sending *s = arg;
-    struct atoll_api_call *call = s->call;
+    struct atoll_file_pump *p = arg;
+    struct atoll_api_call *call = p->call;
     size_t sent = 0;
     int r = 1;
 
-    if (s->turn.loop)
+    if (p->turn.loop || !p->part.file)
         return;
     while (r > 0) {
         if (atoll_http_pending(call->req) > ATOLL_HTTP_HIGH_WATER)
             return;
         if (sent >= TURN_MAX) {
-            atoll_timer_set(&s->turn, atoll_http_loop(call->req), 0, pump, s);
+            atoll_timer_set(&p->turn, atoll_http_loop(call->req), 0, pump, p);
             return;
         }
-        r = send_piece(s, &sent);
+        r = send_piece(p, &sent);
     }
-    if (r == -EPIPE || r == -EAGAIN)
-        return;
-    if (r < 0) {
-        cut(s, r == -ENODATA ? "the file became shorter while it was read" : strerror(-r));
-        return;
-    }
-    sending_free(s);
-    atoll_api_end(call);
+    if (r != -EPIPE && r != -EAGAIN)
+        p->ended(p->arg, r);
 }
 
 static void drained(void *arg, struct atoll_http_request *req ATOLL_UNUSED)
@@ -129,26 +95,67 @@ static void drained(void *arg, struct atoll_http_request *req ATOLL_UNUSED)
     pump(arg);
 }
 
+void atoll_file_pump_start(struct atoll_file_pump *p, struct atoll_api_call *call,
+                           const struct atoll_file_part *part, void (*ended)(void *arg, int r),
+                           void *arg)
+{
+    *p = (struct atoll_file_pump){.call = call, .part = *part, .ended = ended, .arg = arg};
+    if (!part->to_end)
+        atoll_tenant_file_cut(part->file, part->offset, part->length);
+    atoll_tenant_file_on_ready(part->file, pump, p);
+    atoll_http_on_drain(call->req, drained, p);
+    pump(p);
+}
+
+void atoll_file_pump_close(struct atoll_file_pump *p)
+{
+    p->part.file = atoll_tenant_file_close(p->part.file);
+    atoll_timer_cancel(&p->turn);
+}
+
+/* A file as the whole response. */
+
+static void sending_free(struct atoll_file_pump *p)
+{
+    atoll_file_pump_close(p);
+    free(p);
+}
+
+static void client_gone(struct atoll_api_call *call)
+{
+    sending_free(call->state);
+    atoll_api_drop(call);
+}
+
+static void sent_all(void *arg, int r)
+{
+    struct atoll_file_pump *p = arg;
+    struct atoll_api_call *call = p->call;
+
+    sending_free(p);
+    /* The client was told a length; if the file has become shorter it must not take this for all. */
+    if (r < 0)
+        atoll_api_abort(call,
+                        r == -ENODATA ? "the file became shorter while it was read" : strerror(-r));
+    else
+        atoll_api_end(call);
+}
+
 void atoll_file_send(struct atoll_api_call *call, int status, const char *content_type,
                      const struct atoll_file_part *part)
 {
-    struct sending *s = atoll_api_alloc(sizeof(*s));
+    struct atoll_file_pump *p = atoll_api_alloc(sizeof(*p));
+    struct atoll_file_part sent = *part;
 
-    s->call = call;
-    s->part = *part;
-    call->state = s;
+    call->state = p;
     call->on_gone = client_gone;
-    if (!part->to_end)
-        atoll_tenant_file_cut(part->file, part->offset, part->length);
-    atoll_tenant_file_on_ready(part->file, pump, s);
-    atoll_http_on_drain(call->req, drained, s);
     atoll_api_begin(call, status, content_type, part->to_end ? -1 : (int64_t)part->length);
     /* To HEAD the head is the whole answer. */
     if (atoll_http_method(call->req) == ATOLL_HEAD) {
-        s->part.length = 0;
-        s->part.to_end = false;
+        sent.length = 0;
+        sent.to_end = false;
     }
-    pump(s);
+    atoll_file_pump_start(p, call, &sent, sent_all, p);
 }
 
 int atoll_file_cut_range(const char *text, struct atoll_file_part *part)

@@ -15,6 +15,7 @@ static void conclude(struct atoll_form_upload *f)
 
     atoll_upload_drop(ATOLL_TAKE_PTR(f->file));
     atoll_unpack_done(&f->body);
+    atoll_buf_done(&f->text);
     f->ended(f->arg, f->stage, error.kind == ATOLL_ERR_NONE ? NULL : &error);
 }
 
@@ -138,7 +139,10 @@ static void begin_file(struct atoll_form_upload *f, const char *name, const char
     f->begun = true;
     if (r < 0)
         end(f, ATOLL_FORM_BODY, &error);
-    if (r <= 0)
+    f->in_value = r == 2;
+    if (f->in_value)
+        atoll_buf_clear(&f->text);
+    if (r <= 0 || f->in_value)
         return;
     f->bytes = 0;
     wait_for(f);
@@ -166,6 +170,26 @@ static void end_file(struct atoll_form_upload *f)
     atoll_upload_finish(ATOLL_TAKE_PTR(f->file), on_finished, f);
 }
 
+/* Texts. */
+
+static void add_text(struct atoll_form_upload *f, const uint8_t *bytes, size_t n)
+{
+    if (atoll_buf_append(&f->text, bytes, n) < 0)
+        refuse(f, "a text of the form is too long");
+}
+
+static void end_text(struct atoll_form_upload *f)
+{
+    const char *text = atoll_buf_str(&f->text);
+    struct atoll_error error;
+
+    f->in_value = false;
+    if (strlen(text) != atoll_buf_size(&f->text))
+        refuse(f, "a text of the form contains a NUL byte");
+    else if (f->value(f->arg, text, &error) < 0)
+        end(f, ATOLL_FORM_BODY, &error);
+}
+
 /* The body. */
 
 static void on_event(struct atoll_form_upload *f, const struct atoll_multipart_event *event)
@@ -176,6 +200,10 @@ static void on_event(struct atoll_form_upload *f, const struct atoll_multipart_e
         add_bytes(f, event->data, event->len);
     else if (event->kind == ATOLL_PART_END && f->file)
         end_file(f);
+    else if (event->kind == ATOLL_PART_DATA && f->in_value)
+        add_text(f, event->data, event->len);
+    else if (event->kind == ATOLL_PART_END && f->in_value)
+        end_text(f);
     else if (event->kind == ATOLL_MULTIPART_END)
         f->form_ended = true;
 }
@@ -282,6 +310,7 @@ int atoll_form_upload_start(struct atoll_form_upload *f, struct atoll_error *err
                           "the content type must be multipart/form-data with a boundary, or "
                           "application/octet-stream");
     }
+    atoll_buf_init(&f->text, ATOLL_FORM_VALUE_MAX + 1);
     f->call->state = f;
     f->call->on_gone = client_gone;
     atoll_http_body_stream(req, on_data, on_end, f);

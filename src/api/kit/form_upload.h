@@ -21,15 +21,18 @@ enum atoll_form_upload_stage {
     ATOLL_FORM_WRITE, /* writing a file; errnum says why */
 };
 
+#define ATOLL_FORM_VALUE_MAX 4096
 struct atoll_form_upload {
     struct atoll_api_call *call; /* its on_gone and state are used by the upload while it runs */
     const char *user;            /* as in the engine's functions for files */
     void *arg;
     /* A part begins, or the plain body, whose name and filename are NULL. 1: it is a file for
-     * *ret_path, which is borrowed until control returns to the loop; 0: it is skipped; negative:
-     * *err is set. */
+     * *ret_path, which is borrowed until control returns to the loop; 0: it is skipped; 2: it is a
+     * text for value(); negative: *err is set. */
     int (*begin)(void *arg, const char *name, const char *filename, const char **ret_path,
                  struct atoll_error *err);
+    /* A text of at most ATOLL_FORM_VALUE_MAX bytes is complete. NULL: there are no texts. */
+    int (*value)(void *arg, const char *text, struct atoll_error *err);
     /* A file is complete. The callee calls atoll_form_upload_next(), at once or later. */
     void (*written)(void *arg, const struct atoll_am_entry *entry);
     /* Called once, with nothing pending. NULL: the whole body was written; CANCELED: the client
@@ -40,6 +43,8 @@ struct atoll_form_upload {
     uint64_t bytes; /* of the current file */
 
     bool body_ended, form_ended, begun;
+    bool in_value; /* the current part is a text */
+    struct atoll_buf text;
     bool waiting; /* for the sandbox, or for atoll_form_upload_next() */
     bool running; /* run() is on the stack, and calls `ended` */
     bool over;

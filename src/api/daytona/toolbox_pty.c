@@ -1,0 +1,661 @@
+/*
+ * Terminals. A terminal is an exec with a terminal, whose arguments have the client's id of it. Any
+ * number of clients can be connected; the terminal continues without them.
+ *
+ * Messages: binary ones are raw input and output, texts of the daemon are control messages.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include "api/daytona/toolbox_internal.h"
+#include "api/kit/exec_kill.h"
+#include "base/base64.h"
+#include "base/text.h"
+
+#define KIND "daytona-pty"
+#define MESSAGE_MAX ((size_t)1024 * 1024)
+#define TEXT_MAX ((size_t)4096)
+#define SIZE_MAX_CELLS 1000
+#define ENVS_KEPT 2000 /* bytes of variables in the arguments; more are not shown */
+#define ENVS_MAX ((size_t)16 * 1024)
+
+/* Arguments. */
+enum { PTY_ID = 4, PTY_COLS, PTY_ROWS, PTY_LAZY, PTY_ENVS, PTY_ARGS };
+
+static const char find_shell[] = "for s in \"$SHELL\" bash sh; do"
+                                 " command -v \"$s\" >/dev/null 2>&1 && exec \"$s\" -il; done";
+
+struct size {
+    uint32_t cols, rows;
+};
+
+/* Lookup. */
+
+static bool is_pty(const struct atoll_exec_view *view)
+{
+    size_t count = 0;
+
+    if (!view->pty || view->result || !atoll_toolbox_is_kind(view, KIND))
+        return false;
+    while (view->argv[count])
+        count++;
+    return count >= PTY_ARGS;
+}
+
+static struct atoll_exec *find(const struct atoll_api_call *call, const char *id,
+                               struct atoll_exec_view *ret)
+{
+    struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
+    struct atoll_exec *exec;
+
+    for (size_t pos = 0; sandbox && (exec = atoll_sandbox_next_exec(sandbox, &pos));) {
+        atoll_exec_get(exec, ret);
+        if (is_pty(ret) && strcmp(ret->argv[PTY_ID], id) == 0)
+            return exec;
+    }
+    return NULL;
+}
+
+/* NULL: the call has been refused. */
+static struct atoll_exec *find_or_refuse(struct atoll_api_call *call, struct atoll_exec_view *ret)
+{
+    struct atoll_exec *exec = find(call, call->params.template, ret);
+
+    if (!exec)
+        atoll_daytona_refuse(call, 404, ATOLL_TOOLBOX_NO_PROCESS, "PTY session not found");
+    return exec;
+}
+
+/* Views. */
+
+static uint32_t number(const char *text)
+{
+    uint64_t value = 0;
+
+    return atoll_text_u64(text, 0, UINT32_MAX, &value) == 0 ? (uint32_t)value : 0;
+}
+
+/* size: NULL if it was never changed. */
+static void write_pty(struct atoll_json_out *out, const struct atoll_exec_view *view,
+                      const struct size *size)
+{
+    atoll_json_open(out, NULL, '{');
+    atoll_json_text(out, "id", view->argv[PTY_ID]);
+    atoll_json_text(out, "cwd", view->cwd);
+    atoll_json_raw(out, "envs", view->argv[PTY_ENVS]);
+    atoll_json_u64(out, "cols", size ? size->cols : number(view->argv[PTY_COLS]));
+    atoll_json_u64(out, "rows", size ? size->rows : number(view->argv[PTY_ROWS]));
+    atoll_json_time(out, "createdAt", view->started_unix_ms);
+    atoll_json_bool(out, "active", true);
+    atoll_json_bool(out, "lazyStart", strcmp(view->argv[PTY_LAZY], "lazy") == 0);
+    atoll_json_close(out, '}');
+}
+
+void atoll_daytona_pty_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                            size_t n ATOLL_UNUSED)
+{
+    struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
+    const struct atoll_exec *exec;
+    struct atoll_exec_view view;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    atoll_api_reply_init(&buf, &out);
+    atoll_json_open(&out, NULL, '{');
+    atoll_json_open(&out, "sessions", '[');
+    for (size_t pos = 0; sandbox && (exec = atoll_sandbox_next_exec(sandbox, &pos));) {
+        atoll_exec_get(exec, &view);
+        if (is_pty(&view))
+            write_pty(&out, &view, NULL);
+    }
+    atoll_json_close(&out, ']');
+    atoll_json_close(&out, '}');
+    atoll_api_reply(call, 200, &out);
+}
+
+static void reply_pty(struct atoll_api_call *call, const struct atoll_exec_view *view,
+                      const struct size *size)
+{
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    atoll_api_reply_init(&buf, &out);
+    write_pty(&out, view, size);
+    atoll_api_reply(call, 200, &out);
+}
+
+void atoll_daytona_pty_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                           size_t n ATOLL_UNUSED)
+{
+    struct atoll_exec_view view;
+
+    if (find_or_refuse(call, &view))
+        reply_pty(call, &view, NULL);
+}
+
+/* Size and end. */
+
+struct resizing {
+    struct atoll_api_call *call;
+    struct size size;
+};
+
+static void resized(void *arg, const struct atoll_error *error)
+{
+    struct resizing *z = arg;
+    struct atoll_exec_view view;
+
+    if (error)
+        atoll_api_fail(z->call, error);
+    else if (find_or_refuse(z->call, &view))
+        reply_pty(z->call, &view, &z->size);
+    free(z);
+}
+
+#define AT(member) offsetof(struct size, member)
+static const struct atoll_field size_fields[] = {
+    {"cols", ATOLL_FIELD_U32, AT(cols), 1, SIZE_MAX_CELLS, NULL, 0},
+    {"rows", ATOLL_FIELD_U32, AT(rows), 1, SIZE_MAX_CELLS, NULL, 0},
+    ATOLL_FIELDS_TOLERANT,
+    {0},
+};
+#undef AT
+
+void atoll_daytona_pty_resize(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct size size = {0};
+    struct atoll_exec_view view;
+    struct atoll_exec *exec;
+    struct resizing *z;
+    struct atoll_body body;
+
+    if (!atoll_toolbox_decode(call, &body, bytes, n, size_fields, &size))
+        return;
+    atoll_body_done(&body);
+    if (size.cols == 0 || size.rows == 0) {
+        atoll_daytona_refuse(call, 400, ATOLL_TOOLBOX_BAD_BODY,
+                             "invalid request body: cols and rows must be given");
+        return;
+    }
+    exec = find_or_refuse(call, &view);
+    if (!exec)
+        return;
+    z = atoll_api_alloc(sizeof(*z));
+    *z = (struct resizing){call, size};
+    atoll_exec_resize(exec, size.cols, size.rows, resized, z);
+}
+
+static void deleted(void *arg, const struct atoll_error *error)
+{
+    static const char text[] = "{\"message\":\"PTY session deleted\"}";
+
+    if (error && error->kind != ATOLL_ERR_FAILED_PRECONDITION)
+        atoll_api_fail(arg, error);
+    else
+        atoll_api_reply_text(arg, 200, "application/json", text, sizeof(text) - 1);
+}
+
+void atoll_daytona_pty_delete(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                              size_t n ATOLL_UNUSED)
+{
+    struct atoll_exec_view view;
+    struct atoll_exec *exec = find_or_refuse(call, &view);
+
+    if (exec)
+        atoll_exec_kill(call, exec, true, ATOLL_TOOLBOX_WHO_DELETED, deleted);
+}
+
+/* Start. */
+
+struct starting {
+    struct atoll_api_call *call;
+    struct atoll_body body; /* the strings below point into it, or into the request */
+    const char *id, *cwd;
+    const json_t *envs;
+    struct size size;
+    bool lazy;
+    /* After the start; the call is still to be answered. */
+    void (*started)(struct atoll_api_call *call, struct atoll_exec *exec);
+};
+
+static void starting_free(struct starting *s)
+{
+    atoll_body_done(&s->body);
+    free(s);
+}
+
+static void exec_started(void *arg, struct atoll_exec *exec, const struct atoll_error *error)
+{
+    struct starting *s = arg;
+    struct atoll_api_call *call = s->call;
+    void (*then)(struct atoll_api_call *, struct atoll_exec *) = s->started;
+
+    starting_free(s);
+    if (error)
+        atoll_api_fail(call, error);
+    else if (!call->req)
+        atoll_api_drop(call);
+    else
+        then(call, exec);
+}
+
+/* The variables as clients see them: TERM is there in each terminal. */
+static char *shown_envs(const json_t *envs)
+{
+    json_t *all = json_object();
+    char *text;
+
+    if (!all || json_object_set_new(all, "TERM", json_string("xterm-256color")) < 0)
+        abort();
+    if (envs && json_object_update(all, (json_t *)envs) < 0)
+        abort();
+    text = json_dumps(all, JSON_COMPACT);
+    json_decref(all);
+    if (text && strlen(text) <= ENVS_KEPT)
+        return text;
+    free(text);
+    return strdup("{}");
+}
+
+/* NULL-terminated NAME=VALUE; freed by env_free(). */
+static char **env_of(const json_t *envs)
+{
+    char **env = atoll_api_alloc((json_object_size(envs) + 1) * sizeof(*env));
+    const char *name;
+    json_t *value;
+    size_t count = 0;
+
+    json_object_foreach((json_t *)envs, name,
+                        value) if (json_is_string(value) && asprintf(&env[count++], "%s=%s", name,
+                                                                     json_string_value(value)) < 0)
+        abort();
+    return env;
+}
+
+static void env_free(char **env)
+{
+    for (size_t i = 0; env[i]; i++)
+        free(env[i]);
+    free(env);
+}
+
+/* The directory is known now: clients want to see an absolute path. */
+static void looked(void *arg, const struct atoll_am_entry *entry, const struct atoll_error *error)
+{
+    struct starting *s = arg;
+    char *shown, **env, cols[12], rows[12];
+
+    if (error || !s->call->req) { /* without a request, the strings are gone, too */
+        if (error)
+            atoll_toolbox_path_fail(s->call, error);
+        else
+            atoll_api_drop(s->call);
+        starting_free(s);
+        return;
+    }
+    shown = shown_envs(s->envs);
+    env = env_of(s->envs);
+    (void)snprintf(cols, sizeof(cols), "%u", s->size.cols);
+    (void)snprintf(rows, sizeof(rows), "%u", s->size.rows);
+    const char *const argv[] = {
+        "sh", "-c", find_shell, KIND, s->id, cols, rows, s->lazy ? "lazy" : "now", shown, NULL};
+    const struct atoll_exec_start start = {
+        .argv = argv,
+        .env = (const char *const *)env,
+        .cwd = *entry->resolved ? entry->resolved : entry->path,
+        .stdin_open = true,
+        .pty = true,
+        .cols = s->size.cols,
+        .rows = s->size.rows,
+    };
+    atoll_engine_exec(s->call->engine, s->call->params.id, &start, exec_started, s);
+    env_free(env);
+    free(shown);
+}
+
+static bool is_sound(struct starting *s)
+{
+    struct atoll_exec_view view;
+    const char *name;
+    json_t *value;
+
+    if (!s->id || !*s->id || strlen(s->id) > ATOLL_TOOLBOX_KEY_MAX) {
+        atoll_daytona_refuse(s->call, 400, NULL, "id must be given, with at most %d bytes",
+                             ATOLL_TOOLBOX_KEY_MAX);
+        return false;
+    }
+    if (s->envs && !json_is_object(s->envs)) {
+        atoll_daytona_refuse(s->call, 400, NULL, "envs must be an object");
+        return false;
+    }
+    json_object_foreach((json_t *)s->envs, name,
+                        value) if (!json_is_string(value) || !*name || strchr(name, '='))
+    {
+        atoll_daytona_refuse(s->call, 400, NULL, "envs must be strings by name");
+        return false;
+    }
+    if (!find(s->call, s->id, &view))
+        return true;
+    atoll_daytona_refuse(s->call, 409, NULL, "PTY session with id %.64s already exists", s->id);
+    return false;
+}
+
+/* Takes s. */
+static void start(struct starting *s)
+{
+    if (s->size.cols == 0)
+        s->size.cols = 80;
+    if (s->size.rows == 0)
+        s->size.rows = 24;
+    if (is_sound(s))
+        atoll_files_look(s->call->engine, s->call->params.id, NULL,
+                         s->cwd && *s->cwd ? s->cwd : ".", ATOLL_TOOLBOX_ATTRIBUTES, looked, s);
+    else
+        starting_free(s);
+}
+
+static void reply_created(struct atoll_api_call *call, struct atoll_exec *exec)
+{
+    struct atoll_exec_view view;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    atoll_exec_get(exec, &view);
+    atoll_api_reply_init(&buf, &out);
+    atoll_json_open(&out, NULL, '{');
+    atoll_json_text(&out, "sessionId", view.argv[PTY_ID]);
+    atoll_json_close(&out, '}');
+    atoll_api_reply(call, 201, &out);
+}
+
+void atoll_daytona_pty_create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+#define AT(member) offsetof(struct starting, member)
+    static const struct atoll_field fields[] = {
+        {"id", ATOLL_FIELD_STRING, AT(id), 0, ATOLL_TOOLBOX_KEY_MAX, NULL, 0},
+        {"cwd", ATOLL_FIELD_STRING, AT(cwd), 0, ATOLL_TOOLBOX_PATH_MAX, NULL, 0},
+        {"envs", ATOLL_FIELD_JSON, AT(envs), 0, 0, NULL, 0},
+        {"cols", ATOLL_FIELD_U32, AT(size.cols), 0, SIZE_MAX_CELLS, NULL, 0},
+        {"rows", ATOLL_FIELD_U32, AT(size.rows), 0, SIZE_MAX_CELLS, NULL, 0},
+        {"lazyStart", ATOLL_FIELD_BOOL, AT(lazy), 0, 0, NULL, 0},
+        ATOLL_FIELDS_TOLERANT,
+        {0},
+    };
+#undef AT
+    struct starting *s = atoll_api_alloc(sizeof(*s));
+
+    s->call = call;
+    s->started = reply_created;
+    if (atoll_toolbox_decode(call, &s->body, bytes, n, fields, s))
+        start(s);
+    else
+        free(s);
+}
+
+/* Connections. */
+
+struct link {
+    struct atoll_toolbox_ws w;
+    struct atoll_exec_pump pump;
+    struct atoll_buf out;
+    unsigned pending; /* callbacks of the engine */
+    char exec_id[17];
+};
+
+static void link_release(struct link *l)
+{
+    if (l->pending > 0 || l->w.ws)
+        return;
+    atoll_buf_done(&l->out);
+    free(l);
+}
+
+static void link_close(struct link *l)
+{
+    atoll_exec_pump_close(&l->pump);
+    atoll_toolbox_ws_close(&l->w);
+    link_release(l);
+}
+
+static int send_data(void *arg, int stream ATOLL_UNUSED, uint64_t offset ATOLL_UNUSED,
+                     const uint8_t *bytes, size_t n)
+{
+    struct link *l = arg;
+
+    return atoll_ws_send(l->w.ws, true, bytes, n);
+}
+
+/* The screen has lost some output: a client that shows it can have it drawn again. */
+static int send_gap(void *arg, const struct atoll_reader_item *gap ATOLL_UNUSED)
+{
+    static const char text[] = "\r\n[some output was not kept]\r\n";
+
+    return send_data(arg, 0, 0, (const uint8_t *)text, sizeof(text) - 1);
+}
+
+static void send_status(struct link *l, const char *status, const char *error)
+{
+    struct atoll_json_out out = atoll_toolbox_ws_begin(&l->out, "control");
+
+    atoll_json_text(&out, "status", status);
+    if (error)
+        atoll_json_text(&out, "error", error);
+    atoll_toolbox_ws_send(&l->w, &out);
+}
+
+static void write_end(struct atoll_json_out *out, const struct atoll_exec_result *result)
+{
+    const char *signal = result->kind == ATOLL_END_EXITED || result->signal == 0
+                             ? NULL
+                             : sigabbrev_np(result->signal);
+    char reason[24];
+
+    atoll_json_i64(out, "exitCode", atoll_toolbox_exit_code(result));
+    if (!signal)
+        return;
+    (void)snprintf(reason, sizeof(reason), "SIG%s", signal);
+    atoll_json_text(out, "exitReason", reason);
+}
+
+static void send_end(void *arg, const struct atoll_exec_result *result)
+{
+    struct link *l = arg;
+    bool is_good = result->kind == ATOLL_END_EXITED && result->code == 0;
+    struct atoll_json_out out = atoll_toolbox_ws_begin(&l->out, "control");
+
+    atoll_exec_pump_close(&l->pump);
+    atoll_json_text(&out, "status", "exited");
+    write_end(&out, result);
+    atoll_toolbox_ws_send(&l->w, &out);
+    atoll_buf_clear(&l->out);
+    atoll_json_out_init(&out, &l->out);
+    atoll_json_open(&out, NULL, '{');
+    write_end(&out, result);
+    atoll_json_close(&out, '}');
+    atoll_ws_close(l->w.ws, is_good ? ATOLL_WS_NORMAL : ATOLL_WS_INTERNAL, atoll_buf_str(&l->out));
+}
+
+static void link_fail(struct link *l, const char *text)
+{
+    atoll_exec_pump_close(&l->pump);
+    send_status(l, "error", text);
+    atoll_ws_close(l->w.ws, ATOLL_WS_INTERNAL, text);
+}
+
+static void failed(void *arg, int r)
+{
+    link_fail(arg, strerror(-r));
+}
+
+static const struct atoll_exec_pump_ops pump_ops = {
+    .slice = ATOLL_EXEC_PUMP_SLICE_MAX,
+    .data = send_data,
+    .gap = send_gap,
+    .end = send_end,
+    .failed = failed,
+};
+
+/* One message is written at a time; the next is not read meanwhile. */
+static void input_taken(void *arg, const struct atoll_error *error ATOLL_UNUSED)
+{
+    struct link *l = arg;
+
+    l->pending--;
+    if (l->w.ws)
+        atoll_ws_resume(l->w.ws);
+    else
+        link_release(l);
+}
+
+static void on_message(void *arg, struct atoll_ws *ws, bool binary ATOLL_UNUSED,
+                       const uint8_t *bytes, size_t n)
+{
+    struct link *l = arg;
+    struct atoll_sandbox *sandbox = atoll_engine_find(l->w.engine, l->w.sandbox_id);
+    struct atoll_exec *exec = sandbox ? atoll_sandbox_find_exec(sandbox, l->exec_id) : NULL;
+
+    if (!exec || n == 0)
+        return;
+    l->pending++;
+    atoll_ws_pause(ws);
+    atoll_exec_write(exec, bytes, n, false, input_taken, l);
+}
+
+static void on_drain(void *arg, struct atoll_ws *ws ATOLL_UNUSED)
+{
+    struct link *l = arg;
+
+    atoll_exec_pump_run(&l->pump);
+}
+
+static void on_close(void *arg, struct atoll_ws *ws ATOLL_UNUSED, uint16_t code ATOLL_UNUSED)
+{
+    link_close(arg);
+}
+
+static const struct atoll_ws_callbacks ws_callbacks = {on_message, on_drain, on_close};
+
+static void drop(struct atoll_api_session *session)
+{
+    link_close(ATOLL_CONTAINER_OF(session, struct link, w.session));
+}
+
+static void connect_to(struct atoll_api_call *call, struct atoll_exec *exec, uint64_t from)
+{
+    struct link *l = atoll_api_alloc(sizeof(*l));
+    struct atoll_exec_view view;
+    struct atoll_error error;
+
+    atoll_exec_get(exec, &view);
+    (void)snprintf(l->exec_id, sizeof(l->exec_id), "%s", view.id);
+    atoll_buf_init(&l->out, TEXT_MAX);
+    if (!atoll_toolbox_ws_accept(&l->w, call, &ws_callbacks, l, MESSAGE_MAX, drop)) {
+        link_release(l);
+        return;
+    }
+    const struct atoll_exec_pump_config config = {
+        .ops = &pump_ops,
+        .arg = l,
+        .loop = l->w.loop,
+        .ws = l->w.ws,
+        .from = {from, from},
+        .follow = true,
+    };
+    if (atoll_exec_pump_open(&l->pump, exec, &config, &error) < 0) {
+        link_fail(l, error.text);
+        return;
+    }
+    send_status(l, "connected", NULL);
+    atoll_exec_pump_run(&l->pump);
+}
+
+static void connect_new(struct atoll_api_call *call, struct atoll_exec *exec)
+{
+    connect_to(call, exec, 0);
+}
+
+static bool is_upgrade(struct atoll_api_call *call)
+{
+    if (atoll_ws_wanted(call->req))
+        return true;
+    atoll_daytona_refuse(call, 400, NULL,
+                         "this is a WebSocket; the request must ask for an upgrade");
+    return false;
+}
+
+/* ?from= replays output from that offset on. Otherwise a client gets what comes from now on; the first
+ * client of a terminal that was to wait for it gets all. */
+void atoll_daytona_pty_connect(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                               size_t n ATOLL_UNUSED)
+{
+    uint64_t from = ATOLL_READ_FROM_END;
+    struct atoll_exec_view view;
+    struct atoll_error error;
+    struct atoll_exec *exec;
+
+    if (!is_upgrade(call))
+        return;
+    exec = find_or_refuse(call, &view);
+    if (!exec)
+        return;
+    if (strcmp(view.argv[PTY_LAZY], "lazy") == 0)
+        from = 0;
+    if (atoll_api_query_u64(call, "from", 0, INT64_MAX, &from, &error) < 0)
+        atoll_api_fail(call, &error);
+    else
+        connect_to(call, exec, from);
+}
+
+/* Variables come as a subprotocol: JSON in base64 of URLs, without padding. */
+static bool take_envs(struct starting *s)
+{
+    char text[ENVS_MAX + 4];
+    struct atoll_buf bytes;
+    struct atoll_error error;
+    size_t n;
+    int r;
+
+    if (!atoll_toolbox_ws_offered(s->call->req, "X-Daytona-Pty-Envs~", text, ENVS_MAX))
+        return true;
+    for (n = 0; text[n]; n++)
+        text[n] = text[n] == '-' ? '+' : text[n] == '_' ? '/' : text[n];
+    while (n % 4 != 0)
+        text[n++] = '=';
+    atoll_buf_init(&bytes, ENVS_MAX);
+    r = atoll_base64_decode(&bytes, text, n);
+    if (r == 0)
+        r = atoll_body_parse(&s->body, atoll_buf_head(&bytes), atoll_buf_size(&bytes), &error);
+    atoll_buf_done(&bytes);
+    s->envs = r == 0 ? s->body.root : NULL;
+    if (r < 0)
+        atoll_daytona_refuse(s->call, 400, NULL, "the variables are not JSON in base64");
+    return r == 0;
+}
+
+void atoll_daytona_pty_create_connect(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                                      size_t n ATOLL_UNUSED)
+{
+    uint64_t cols = 80, rows = 24;
+    struct atoll_error error;
+    struct starting *s;
+
+    if (!is_upgrade(call))
+        return;
+    if (atoll_api_query_u64(call, "cols", 1, SIZE_MAX_CELLS, &cols, &error) < 0 ||
+        atoll_api_query_u64(call, "rows", 1, SIZE_MAX_CELLS, &rows, &error) < 0) {
+        atoll_api_fail(call, &error);
+        return;
+    }
+    s = atoll_api_alloc(sizeof(*s));
+    s->call = call;
+    s->id = atoll_http_query(call->req, "id");
+    s->cwd = atoll_http_query(call->req, "cwd");
+    s->size = (struct size){(uint32_t)cols, (uint32_t)rows};
+    s->started = connect_new;
+    if (take_envs(s))
+        start(s);
+    else
+        starting_free(s);
+}
