@@ -630,12 +630,50 @@ def test_templates(api):
 
 
 def test_what_is_not_supported_says_so(api, made):
-    sandbox = made()["sandboxID"]
-    for method, path in (("POST", f"/sandboxes/{sandbox}/fork"),
-                         ("POST", f"/sandboxes/{sandbox}/snapshots"),
-                         ("GET", "/volumes"), ("POST", "/volumes")):
+    for method, path in (("GET", "/volumes"), ("POST", "/volumes")):
         fails(api.call(method, path, {} if method == "POST" else None), 501, "not supported")
-    assert api.get("/snapshots").json == []
+
+
+def test_snapshots(api, made):
+    sandbox = made()["sandboxID"]
+    path = f"/sandboxes/{sandbox}/snapshots"
+    plain = api.post(path, {})
+    assert plain.status == 201 and plain.json["snapshotID"].endswith(":default"), plain.body
+    named = api.post(path, {"name": "Mine:v1"}).json
+    assert named["snapshotID"] == "mine:v1" and named["names"][0].endswith("/mine:v1")
+    ids = [one["snapshotID"] for one in api.get("/snapshots").json]
+    assert ids[:2] == [named["snapshotID"], plain.json["snapshotID"]]
+    assert [one["snapshotID"] for one in api.get("/snapshots", sandboxID=sandbox).json] == ids[:2]
+    for name, found in (("mine", 1), ("mine:v1", 1), ("MINE", 1), ("mine:v2", 0), ("other", 0), ("a b", 0)):
+        assert len(api.get("/snapshots", name=name).json) == found, name
+    first = api.get("/snapshots", limit="1", sandboxID=sandbox)
+    token = first.headers["X-Next-Token"]
+    second = api.get("/snapshots", limit="1", sandboxID=sandbox, nextToken=token)
+    assert [first.json[0]["snapshotID"], second.json[0]["snapshotID"]] == ids[:2]
+    assert "X-Next-Token" not in second.headers
+    fails(api.get("/snapshots", nextToken="x"), 400, "X-Next-Token")
+    fails(api.post(path, {"name": "rival/mine"}), 400, "team rival")
+    for one in ids[:2]:
+        again = made(templateID=one)["sandboxID"]
+        fails(api.delete(f"/templates/{one.replace(':', '%3A')}"), 400)
+        assert api.delete(f"/sandboxes/{again}").status == 204
+        assert api.delete(f"/templates/{one.replace(':', '%3A')}").status == 204
+        fails(api.delete(f"/templates/{one.replace(':', '%3A')}"), 404)
+    assert api.get("/snapshots", sandboxID=sandbox).json == []
+
+
+def test_forks(api, made):
+    sandbox = made(metadata={"k": "v"}, envVars={"A": "b"})
+    forks = api.post(f"/sandboxes/{sandbox['sandboxID']}/fork", {"count": 2, "timeout": 100})
+    assert forks.status == 201, forks.body
+    assert len({one["sandbox"]["sandboxID"] for one in forks.json}) == 2
+    for one in forks.json:
+        shown = api.get(f"/sandboxes/{one['sandbox']['sandboxID']}").json
+        assert shown["metadata"] == {"k": "v"} and shown["templateID"] == sandbox["templateID"]
+        assert one["sandbox"]["envdAccessToken"] != sandbox["envdAccessToken"]
+        assert api.delete(f"/sandboxes/{one['sandbox']['sandboxID']}").status == 204
+    assert api.post(f"/sandboxes/{sandbox['sandboxID']}/pause", {}).status == 204
+    fails(api.post(f"/sandboxes/{sandbox['sandboxID']}/fork", {}), 409)
 
 
 def test_a_body_that_is_too_large(api):

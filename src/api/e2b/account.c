@@ -31,19 +31,6 @@ void atoll_e2b_teams(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUS
     atoll_api_reply(call, 200, &out);
 }
 
-/* Snapshots cannot be created here, so the list is always empty. */
-void atoll_e2b_snapshots(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
-                         size_t n ATOLL_UNUSED)
-{
-    struct atoll_buf buf;
-    struct atoll_json_out out;
-
-    atoll_api_reply_init(&buf, &out);
-    atoll_json_open(&out, NULL, '[');
-    atoll_json_close(&out, ']');
-    atoll_api_reply(call, 200, &out);
-}
-
 void atoll_e2b_unsupported(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                            size_t n ATOLL_UNUSED)
 {

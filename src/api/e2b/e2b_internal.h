@@ -61,6 +61,10 @@ ATOLL_E2B_HANDLER(template_upload);
 ATOLL_E2B_HANDLER(template_request);
 ATOLL_E2B_HANDLER(template_start);
 ATOLL_E2B_HANDLER(template_build_get);
+/* snapshots.c */
+ATOLL_E2B_HANDLER(snapshot_create);
+ATOLL_E2B_HANDLER(snapshots);
+ATOLL_E2B_HANDLER(fork);
 /* secrets.c */
 ATOLL_E2B_HANDLER(secret_list);
 ATOLL_E2B_HANDLER(secret_create);
@@ -70,7 +74,6 @@ ATOLL_E2B_HANDLER(secret_remove);
 /* account.c */
 ATOLL_E2B_HANDLER(health);
 ATOLL_E2B_HANDLER(teams);
-ATOLL_E2B_HANDLER(snapshots);
 ATOLL_E2B_HANDLER(unsupported);
 
 /* views.c: responses. */
@@ -83,6 +86,9 @@ bool atoll_e2b_is_known(const struct atoll_sandbox_view *view);
 /* "Sandbox", the response to create and connect. */
 void atoll_e2b_view_made(struct atoll_json_out *out, const struct atoll_api *api,
                          const struct atoll_sandbox *sandbox);
+/* The same as a member of an object. */
+void atoll_e2b_view_made_as(struct atoll_json_out *out, const char *key,
+                            const struct atoll_api *api, const struct atoll_sandbox *sandbox);
 /* "ListedSandbox"; with `full`, "SandboxDetail". */
 void atoll_e2b_view_sandbox(struct atoll_json_out *out, const struct atoll_api *api,
                             const struct atoll_sandbox *sandbox, bool full);

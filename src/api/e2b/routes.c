@@ -33,8 +33,8 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   BOX "/refreshes",           WRITE, JSON, atoll_e2b_refresh, NULL},
     {ATOLL_PUT,    BOX "/network",             WRITE, JSON, atoll_e2b_set_network, NULL},
     {ATOLL_GET,    BOX "/metrics",             READ,  NONE, atoll_e2b_metrics, NULL},
-    {ATOLL_POST,   BOX "/fork",                WRITE, NONE, atoll_e2b_unsupported, NULL},
-    {ATOLL_POST,   BOX "/snapshots",           WRITE, NONE, atoll_e2b_unsupported, NULL},
+    {ATOLL_POST,   BOX "/fork",                WRITE, JSON, atoll_e2b_fork, NULL},
+    {ATOLL_POST,   BOX "/snapshots",           WRITE, JSON, atoll_e2b_snapshot_create, NULL},
     {ATOLL_GET,    "/snapshots",               READ,  NONE, atoll_e2b_snapshots, NULL},
 
     {ATOLL_GET,    "/templates",               READ,  NONE, atoll_e2b_templates, NULL},

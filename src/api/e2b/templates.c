@@ -282,6 +282,18 @@ static void remove_template(void *arg)
     atoll_templates_remove(r->call->engine, r->owner, r->reference, removed, r);
 }
 
+/* A tag; or the version of a snapshot if that is its only tag. */
+static void write_removed(const struct atoll_e2b_template *t, char *out, size_t cap)
+{
+    const char *tag = atoll_e2b_tag_stored(t->asked.tag), *digest = t->view.digest;
+
+    if (*tag && strcmp(t->view.source, "snapshot") == 0 && strcmp(t->view.tags, tag) == 0)
+        (void)snprintf(out, cap, "%s@sha256:%s", t->view.name,
+                       strncmp(digest, "sha256:", 7) == 0 ? digest + 7 : digest);
+    else
+        (void)snprintf(out, cap, "%s%s%s", t->view.name, *tag ? ":" : "", tag);
+}
+
 void atoll_e2b_template_remove(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                size_t n ATOLL_UNUSED)
 {
@@ -299,8 +311,7 @@ void atoll_e2b_template_remove(struct atoll_api_call *call, const uint8_t *body 
     r->call = call;
     r->until_ms = atoll_clock_ms() + REMOVE_MS;
     (void)snprintf(r->owner, sizeof(r->owner), "%s", t.view.owner ? t.view.owner : "");
-    (void)snprintf(r->reference, sizeof(r->reference), "%s%s%s", t.view.name,
-                   *t.asked.tag ? ":" : "", atoll_e2b_tag_stored(t.asked.tag));
+    write_removed(&t, r->reference, sizeof(r->reference));
     remove_template(r);
 }
 

@@ -81,13 +81,19 @@ static void view_envd_token(struct atoll_json_out *out, const struct atoll_api *
 void atoll_e2b_view_made(struct atoll_json_out *out, const struct atoll_api *api,
                          const struct atoll_sandbox *sandbox)
 {
+    atoll_e2b_view_made_as(out, NULL, api, sandbox);
+}
+
+void atoll_e2b_view_made_as(struct atoll_json_out *out, const char *key,
+                            const struct atoll_api *api, const struct atoll_sandbox *sandbox)
+{
     struct atoll_sandbox_view v;
     struct atoll_e2b_facts facts;
     char token[ATOLL_TOKEN_LEN + 1];
 
     atoll_sandbox_get(sandbox, &v);
     atoll_e2b_facts_get(sandbox, &facts);
-    atoll_json_open(out, NULL, '{');
+    atoll_json_open(out, key, '{');
     view_names(out, &v, &facts);
     view_envd_token(out, api, v.id, &facts);
     if (facts.public_traffic) {
