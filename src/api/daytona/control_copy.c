@@ -4,6 +4,7 @@
 #include <errno.h>
 #include "api/daytona/daytona_internal.h"
 #include "base/text.h"
+#include "engine/state/state.h"
 
 struct request {
     const char *name;
@@ -16,6 +17,7 @@ static const struct atoll_field fields[] = {
 };
 
 static void made(void *arg, const struct atoll_template_view *view ATOLL_UNUSED,
+                 const struct atoll_snapshot_facts *facts ATOLL_UNUSED,
                  const struct atoll_error *error)
 {
     atoll_daytona_done(arg, error);
