@@ -3,6 +3,7 @@
 import base64
 import http.server
 import os
+import ssl
 import subprocess
 import threading
 from pathlib import Path
@@ -46,8 +47,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not self.allowed():
             self.send_response(401)
             self.send_header("WWW-Authenticate", 'Basic realm="git"')
+            self.send_header("Content-Length", "0")
             self.end_headers()
             return
+        self.server.serving(self.path)
         path, _, query = self.path.partition("?")
         answer = subprocess.run([BACKEND], input=body, capture_output=True, env={
             "PATH": os.environ["PATH"], "GIT_PROJECT_ROOT": str(self.server.root),
@@ -62,6 +65,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(int(headers.pop(b"Status", b"200").split()[0]))
         for name, value in headers.items():
             self.send_header(name.decode(), value.decode())
+        self.send_header("Content-Length", str(len(rest)))
         self.end_headers()
         self.wfile.write(rest)
 
@@ -76,12 +80,17 @@ class GitServer(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, listening, root):
+    def __init__(self, listening, root, certificate=None):
         super().__init__(listening.getsockname()[:2], Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listening
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.socket = context.wrap_socket(listening, server_side=True)
         self.root, self.offered = Path(root), []
-        self.port = listening.getsockname()[1]
+        self.port = self.socket.getsockname()[1]
+        self.serving = lambda path: None  # called before an accepted request is answered
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def make(self, name, files=None, work=None):

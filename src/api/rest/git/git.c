@@ -25,7 +25,7 @@
 #define PATH_MAX_BYTES 4096
 #define REF_MAX_BYTES 512
 #define MESSAGE_MAX_BYTES 65536
-#define FILES_MAX 65536
+#define FILES_MAX 16384
 #define COMMITS_MAX 10000
 
 #define COMMON                                                                 \
