@@ -182,7 +182,7 @@ pid_t atoll_child_work(const struct atoll_spawn_host *host, const struct atoll_p
                        size_t keep_count)
 {
     struct atoll_plan_run b = {.host = host, .ids = *ids};
-    bool mapped = !host->root && ids->mode == ATOLL_IDS_SUBIDS;
+    bool mapped = !host->root;
     int go[2] = {ATOLL_NO_FD, ATOLL_NO_FD};
     pid_t spawn = getpid(), pid;
     struct atoll_error err;

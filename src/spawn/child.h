@@ -12,8 +12,8 @@ void atoll_child_run(struct atoll_plan_run *b, const uint8_t *plan, size_t len, 
 int atoll_child_map_ids(const struct atoll_plan_run *b, pid_t child, int go_fd,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* Starts a process that does `work` and exits with its result (0, or the errno), as root of the user's
- * sub-ids if `ids` has them. It keeps only the descriptors in `keep` (sorted), and dies with spawn.
+/* Starts a process that does `work` and exits with its result (0, or the errno). Without root it has a user
+ * namespace with the user's id and sub-ids, as `ids` says, and all rights over their files. It keeps only the descriptors in `keep` (sorted), and dies with spawn.
  * Returns its pid, or -errno. */
 pid_t atoll_child_work(const struct atoll_spawn_host *host, const struct atoll_po_ids *ids,
                        int (*work)(const void *arg), const void *arg, const int *keep,

@@ -11,6 +11,8 @@
 #include "spawn/child.h"
 #include "spawn/paths.h"
 #include "spawn/sandbox_internal.h"
+#include "spawn/snapshot_work.h"
+#include "spawn/walk.h"
 #include "sys/ns.h"
 #include "sys/tree.h"
 
@@ -25,6 +27,7 @@
 /* What the separate process needs. */
 struct work {
     int state_fd, sandboxes_fd, layers_fd;
+    int sum_fd; /* gets struct atoll_walk_sum of the layer */
     const char *id, *path, *layer;
 };
 
@@ -107,6 +110,11 @@ static int join_usr(int disk)
     return 0;
 }
 
+void atoll_commit_remove_tools(int state_fd, int layer_fd)
+{
+    remove_tool(state_fd, layer_fd, "usr/bin/sudo");
+}
+
 static int clean_upper(const struct work *w, int disk)
 {
     static const char *const trees[] = {"usr/share/atoll", "usr/lib/atoll"};
@@ -116,7 +124,7 @@ static int clean_upper(const struct work *w, int disk)
     if (r < 0)
         return r;
     remove_points(disk, upper);
-    remove_tool(w->state_fd, upper, "usr/bin/sudo");
+    atoll_commit_remove_tools(w->state_fd, upper);
     for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(trees); i++) {
         const char *name;
         ATOLL_AUTOCLOSE int dir = open_parent(upper, trees[i], &name);
@@ -124,6 +132,16 @@ static int clean_upper(const struct work *w, int disk)
         r = dir < 0 ? 0 : atoll_tree_remove(dir, name);
     }
     return r;
+}
+
+static int tell_sum(const struct work *w, int disk)
+{
+    ATOLL_AUTOCLOSE int top =
+        atoll_paths_open(disk, *w->path ? w->path : "u", O_RDONLY | O_DIRECTORY);
+    struct atoll_walk_sum sum;
+    int r = top < 0 ? top : atoll_walk_count(top, &sum);
+
+    return r < 0 ? r : atoll_fd_write_all(w->sum_fd, &sum, sizeof(sum));
 }
 
 static int do_work(const void *arg)
@@ -137,6 +155,8 @@ static int do_work(const void *arg)
     disk = atoll_paths_open(w->sandboxes_fd, name, O_RDONLY | O_DIRECTORY);
     r = disk < 0 ? disk : *w->path ? 0 : clean_upper(w, disk);
     if (r == 0)
+        r = tell_sum(w, disk);
+    if (r == 0)
         r = -atoll_fault("spawn.commit_rename");
     if (r == 0 && renameat(disk, *w->path ? w->path : "u", w->layers_fd, w->layer) < 0 &&
         errno != EEXIST && errno != ENOTEMPTY) /* exists: same name, same content */
@@ -147,15 +167,22 @@ static int do_work(const void *arg)
 static void report(struct sandbox *s, const struct atoll_error *error)
 {
     uint32_t request = s->commit.request;
+    struct atoll_walk_sum sum = {0};
+    struct atoll_sm_layer made;
 
     s->commit.request = 0;
     atoll_watch_close(&s->commit.watch);
     if (s->commit.pidfd >= 0)
         (void)close(ATOLL_TAKE_FD(s->commit.pidfd));
+    if (s->commit.sum_fd >= 0) {
+        (void)!atoll_fd_read_all(s->commit.sum_fd, &sum, sizeof(sum));
+        (void)close(ATOLL_TAKE_FD(s->commit.sum_fd));
+    }
+    made = (struct atoll_sm_layer){.bytes = sum.bytes, .files = sum.files};
     s->commit.pid = 0;
     s->state = SANDBOX_EXITED;
     if (request)
-        s->all->events->committed(s->all->arg, request, error);
+        s->all->events->committed(s->all->arg, request, error ? NULL : &made, error);
 }
 
 static void worker_gone(void *arg, uint32_t events)
@@ -179,15 +206,23 @@ static void worker_gone(void *arg, uint32_t events)
 void atoll_sandbox_commit(struct sandbox *s)
 {
     const struct atoll_spawn_host *host = s->all->host;
-    const struct work work = {host->state_fd, host->sandboxes_fd, host->layers_fd,
-                              s->id,          s->commit.path,     s->commit.layer};
-    const int keep[] = {host->state_fd, host->sandboxes_fd, host->layers_fd};
+    int sum[2] = {ATOLL_NO_FD, ATOLL_NO_FD};
     struct atoll_error err;
     int r = -atoll_fault("spawn.commit");
 
-    if (r == 0)
+    if (r == 0 && pipe2(sum, O_CLOEXEC) < 0)
+        r = -errno;
+    s->commit.sum_fd = sum[0];
+    if (r == 0) {
+        const struct work work = {host->state_fd, host->sandboxes_fd, host->layers_fd, sum[1],
+                                  s->id,          s->commit.path,     s->commit.layer};
+        const int keep[] = {host->state_fd, host->sandboxes_fd, host->layers_fd, sum[1]};
+
         r = s->commit.pid =
             atoll_child_work(host, &s->ids, do_work, &work, keep, ATOLL_ARRAY_LEN(keep));
+    }
+    if (sum[1] >= 0)
+        (void)close(sum[1]);
     if (r > 0)
         r = s->commit.pidfd = atoll_sys_pidfd_open(s->commit.pid);
     if (r >= 0)

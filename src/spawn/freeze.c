@@ -76,6 +76,12 @@ void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_
 
     if (s && s->state != SANDBOX_RUNNING)
         s = NULL;
+    if (s && atoll_snapshot_is_made(all, id)) {
+        (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, EBUSY,
+                         "a snapshot of sandbox %s is being made; try again", id);
+        all->events->frozen(all->arg, request, &err);
+        return;
+    }
     if (s && !frozen)
         atoll_sandbox_thaw(s);
     if (begin(s, frozen, &err) < 0) {

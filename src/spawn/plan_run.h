@@ -100,6 +100,10 @@ atoll_step_fn atoll_step_hostname, atoll_step_loopback, atoll_step_rlimit, atoll
 atoll_step_fn atoll_step_runsc;                             /* steps_runsc.c */
 atoll_step_fn atoll_step_network;                           /* steps_network.c */
 
+/* steps_disk.c: mounts the kept disk of a sandbox that does not run, and returns the top of it; the mount
+ * ends with the descriptor. -ENOENT: there is none. -EBUSY: it is in use. */
+int atoll_disk_mount_kept(const struct atoll_spawn_host *host, const char *id) ATOLL_MUST_CHECK;
+
 /* steps_root.c: detaches the mount of all layers; overlays keep those that they use. */
 int atoll_root_drop_layers(struct atoll_plan_run *b, struct atoll_error *err) ATOLL_MUST_CHECK;
 
@@ -124,7 +128,7 @@ int atoll_self_die_with_spawn(struct atoll_plan_run *b, struct atoll_error *err)
 int atoll_self_silence_stdio(void) ATOLL_MUST_CHECK;
 
 /* The new process sends this to status_fd once, when the agent is ready or a step failed; before, NETWORK
- * sends it with its two sockets. */
+ * sends it with its two sockets, and PIVOT with the top of the disk. */
 struct atoll_plan_run_status {
     uint32_t step; /* index in the plan */
     uint32_t op;

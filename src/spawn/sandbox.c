@@ -43,6 +43,7 @@ int atoll_sandboxes_new(struct atoll_loop *loop, const struct atoll_spawn_host *
     all->events = events;
     all->arg = arg;
     atoll_map_init(&all->by_id);
+    atoll_list_init(&all->snapshots);
     *ret = all;
     return 0;
 }
@@ -55,7 +56,8 @@ static struct sandbox *sandbox_new(struct atoll_sandboxes *all, const char *id)
         return NULL;
     (void)snprintf(s->id, sizeof(s->id), "%s", id);
     s->all = all;
-    s->pidfd = s->status_fd = s->space.tcp = s->space.udp = s->commit.pidfd = ATOLL_NO_FD;
+    s->pidfd = s->status_fd = s->space.tcp = s->space.udp = s->commit.pidfd = s->commit.sum_fd =
+        s->disk_fd = ATOLL_NO_FD;
     s->exit.code = -1;
     if (atoll_map_put(&all->by_id, s->id, s) < 0) {
         free(s);
@@ -76,6 +78,16 @@ void atoll_sandbox_close_network(struct sandbox *s)
     drop_fd(&s->space.udp);
 }
 
+void atoll_sandbox_close_disk(struct sandbox *s)
+{
+    drop_fd(&s->disk_fd);
+    /* The descriptor may be in a message that was not read. */
+    if (s->state == SANDBOX_FAILED || s->state == SANDBOX_REMOVING) {
+        atoll_watch_close(&s->status_watch);
+        drop_fd(&s->status_fd);
+    }
+}
+
 void atoll_sandbox_free(struct sandbox *s)
 {
     atoll_watch_close(&s->status_watch);
@@ -85,6 +97,7 @@ void atoll_sandbox_free(struct sandbox *s)
     drop_fd(&s->status_fd);
     drop_fd(&s->pidfd);
     atoll_sandbox_close_network(s);
+    atoll_sandbox_close_disk(s);
     (void)atoll_map_remove(&s->all->by_id, s->id);
     free(s);
 }
@@ -212,11 +225,15 @@ static void make_spare(void *arg)
     atoll_spare_make(all->host->spare);
 }
 
-/* Takes the sockets of NETWORK. False: the message has none, it is the status. */
-static bool take_sockets(struct sandbox *s, const int *fds, size_t nfds)
+/* Takes the sockets of NETWORK, or the disk of PIVOT. False: the message has none, it is the status. */
+static bool take_descriptors(struct sandbox *s, const int *fds, size_t nfds)
 {
     if (nfds == 2 && s->space.tcp < 0) {
         s->space = (struct atoll_netspace){fds[0], fds[1]};
+        return true;
+    }
+    if (nfds == 1 && s->disk_fd < 0) {
+        s->disk_fd = fds[0];
         return true;
     }
     while (nfds > 0)
@@ -234,7 +251,7 @@ static void status_ready(void *arg, uint32_t events)
 
     (void)events;
     while ((n = atoll_fd_recv(s->status_fd, &status, sizeof(status), fds, &nfds)) > 0 &&
-           take_sockets(s, fds, nfds))
+           take_descriptors(s, fds, nfds))
         if (s->pid > 0) /* the status is another event; a dead process has sent all */
             return;
     atoll_watch_close(&s->status_watch);
@@ -276,6 +293,7 @@ static void note_exit(struct sandbox *s)
     s->exit.code = info.si_code == CLD_EXITED ? info.si_status : -1;
     s->exit.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
     s->pid = 0;
+    atoll_sandbox_close_disk(s); /* it would stay mounted */
 }
 
 static void process_gone(void *arg, uint32_t events)
@@ -369,6 +387,7 @@ void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_
     struct atoll_sandbox_exit nothing = {.code = -1};
 
     if (!s) {
+        atoll_snapshot_abort(all, id);
         if (!keep_disk && atoll_text_is_id(id))
             atoll_sandbox_drop_disk(all->host, id); /* the disk of a stopped sandbox */
         all->events->removed(all->arg, id, request, &nothing, NULL);
@@ -387,6 +406,7 @@ void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_
     }
     if (s->state == SANDBOX_COMMITTING)
         atoll_sandbox_abort_commit(s);
+    atoll_snapshot_abort(all, id);
     s->state = SANDBOX_REMOVING;
     s->request = request;
     s->keep_disk = keep_disk;
@@ -399,6 +419,7 @@ void atoll_sandboxes_forget_requests(struct atoll_sandboxes *all)
     struct sandbox *s;
     size_t pos = 0;
 
+    atoll_snapshots_abort(all);
     while ((s = atoll_map_next(&all->by_id, &pos)) != NULL) {
         s->request = s->freeze_request = s->commit.request = 0;
         s->joined_count = 0;

@@ -1,5 +1,6 @@
 #pragma once
 #include "loop/loop.h"
+#include "proto/spawn_proto.h"
 #include "spawn/plan_run.h"
 #include "sys/netspace.h"
 
@@ -28,8 +29,11 @@ struct atoll_sandboxes_events {
                     const struct atoll_sandbox_exit *exit, const struct atoll_error *error);
     /* A freeze or thaw ended. */
     void (*frozen)(void *arg, uint32_t request, const struct atoll_error *error);
-    /* A commit ended. */
-    void (*committed)(void *arg, uint32_t request, const struct atoll_error *error);
+    /* A commit or a snapshot ended. made: NULL if there is an error. */
+    void (*committed)(void *arg, uint32_t request, const struct atoll_sm_layer *made,
+                      const struct atoll_error *error);
+    /* A tree that was not completed has this name among the layers now, and has to be dropped. */
+    void (*left)(void *arg, const char *name, const struct atoll_po_ids *ids);
 };
 
 int atoll_sandboxes_new(struct atoll_loop *loop, const struct atoll_spawn_host *host,
@@ -53,6 +57,11 @@ void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_
 int atoll_sandboxes_commit(struct atoll_sandboxes *all, const char *id, uint32_t request,
                            const char *path, const char *layer,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Copies what a sandbox changed in its root to a layer; `committed` is called later. It goes on
+ * afterwards. Without a sandbox of that id, its kept disk is copied. */
+int atoll_sandboxes_snapshot(struct atoll_sandboxes *all, uint32_t request,
+                             const struct atoll_sm_snapshot *want,
+                             struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The daemon disconnected: its requests are not answered, so that the next daemon cannot mistake an
  * answer for its own, and sandboxes being started for it are removed. */
 void atoll_sandboxes_forget_requests(struct atoll_sandboxes *all);

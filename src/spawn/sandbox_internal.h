@@ -1,8 +1,9 @@
 #pragma once
+#include "base/list.h"
 #include "base/map.h"
 #include "spawn/sandbox.h"
 
-/* Shared by sandbox.c (start), freeze.c, commit.c and undo.c (removal). */
+/* Shared by sandbox.c (start), freeze.c, commit.c, snapshot.c and undo.c (removal). */
 
 enum sandbox_state {
     SANDBOX_STARTING,
@@ -30,7 +31,8 @@ struct sandbox {
     struct atoll_watch status_watch, pid_watch;
     struct atoll_timer retry; /* of the removal */
     unsigned tries;
-    pid_t sweeper;           /* process that removes a large tree, or 0 */
+    int disk_fd;   /* the top of its disk, while its first process lives, or ATOLL_NO_FD */
+    pid_t sweeper; /* process that removes a large tree, or 0 */
     struct atoll_po_ids ids; /* as in struct atoll_plan_run, like those that follow */
     bool kept_disk, existing_disk;
     bool keep_disk;          /* REMOVING: the disk is kept */
@@ -43,6 +45,7 @@ struct sandbox {
         char path[16], layer[65];
         pid_t pid; /* of the process that makes the layer, or 0 */
         int pidfd;
+        int sum_fd; /* read end: what the layer has */
         struct atoll_watch watch;
     } commit; /* commit.c */
     struct atoll_sandbox_exit exit;
@@ -57,6 +60,8 @@ struct atoll_sandboxes {
     void *arg;
     struct atoll_map by_id; /* of struct sandbox, owned */
     struct atoll_timer spare_timer;
+    struct atoll_list snapshots; /* snapshot.c */
+    unsigned snapshot_count;
 };
 
 /* Performs the next step of the removal: called at its begin, when the process has exited, and by
@@ -73,5 +78,13 @@ void atoll_sandbox_abort_commit(struct sandbox *s);
 void atoll_sandbox_free(struct sandbox *s);
 /* Closes its sockets, which keep its network namespace. */
 void atoll_sandbox_close_network(struct sandbox *s);
+/* Closes the top of its disk, which keeps it mounted. */
+void atoll_sandbox_close_disk(struct sandbox *s);
+/* snapshot.c: ends the making of a snapshot of this sandbox, if there is one; its processes go on. Its
+ * request is answered. */
+void atoll_snapshot_abort(struct atoll_sandboxes *all, const char *id);
+/* The same for all sandboxes; requests are not answered. */
+void atoll_snapshots_abort(struct atoll_sandboxes *all);
+bool atoll_snapshot_is_made(const struct atoll_sandboxes *all, const char *id);
 /* Deletes the disk of a sandbox that does not run. A missing disk is not an error. */
 void atoll_sandbox_drop_disk(const struct atoll_spawn_host *host, const char *id);

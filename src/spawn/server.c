@@ -145,8 +145,27 @@ static void on_dropped(void *arg, uint32_t request, const struct atoll_error *er
         send_frame(arg, ATOLL_SPAWN_REPLY, request, NULL, NULL);
 }
 
-static const struct atoll_sandboxes_events sandbox_events = {on_started, on_exited, on_removed,
-                                                             on_frozen, on_dropped};
+static void on_committed(void *arg, uint32_t request, const struct atoll_sm_layer *made,
+                         const struct atoll_error *error)
+{
+    if (error)
+        send_error(arg, request, error, "");
+    else
+        send_frame(arg, ATOLL_SPAWN_REPLY, request, &atoll_sm_layer_desc, made);
+}
+
+static void on_left(void *arg, const char *name, const struct atoll_po_ids *ids)
+{
+    struct atoll_server *server = arg;
+    struct atoll_error err;
+
+    if (atoll_layers_drop(&server->layers, name, ids, 0, &err) < 0)
+        atoll_log(ATOLL_LOG_ERROR, "an incomplete layer stays until the next start", "error",
+                  err.text, NULL);
+}
+
+static const struct atoll_sandboxes_events sandbox_events = {on_started, on_exited,    on_removed,
+                                                             on_frozen,  on_committed, on_left};
 
 /* Requests: each gets its decoded message; an error returned here is the answer. */
 
@@ -175,7 +194,8 @@ static int do_hello(struct atoll_server *server, uint32_t id, const void *msg,
         .cgroup_lacks = lacking_limits(&server->host->cgroups),
         .hides = true,
         .gives = (server->host->cgroups.has[ATOLL_CG_IO] ? ATOLL_SPAWN_GIVES_IO : 0) |
-                 (server->host->network ? ATOLL_SPAWN_GIVES_NETWORK : 0) | ATOLL_SPAWN_GIVES_STACKS,
+                 (server->host->network ? ATOLL_SPAWN_GIVES_NETWORK : 0) |
+                 ATOLL_SPAWN_GIVES_STACKS | ATOLL_SPAWN_GIVES_SNAPSHOTS,
     };
 
     if (blocks > 1)
@@ -309,6 +329,12 @@ static int do_commit(struct atoll_server *server, uint32_t id, const void *msg,
                                   err);
 }
 
+static int do_snapshot(struct atoll_server *server, uint32_t id, const void *msg,
+                       struct atoll_error *err)
+{
+    return atoll_sandboxes_snapshot(server->sandboxes, id, msg, err);
+}
+
 static int do_drop_layer(struct atoll_server *server, uint32_t id, const void *msg,
                          struct atoll_error *err)
 {
@@ -350,6 +376,7 @@ static const struct {
     {ATOLL_SPAWN_GIVE_IDS, "give_ids", &atoll_sm_ids_desc, do_give_ids},
     {ATOLL_SPAWN_PING, "ping", NULL, do_ping},
     {ATOLL_SPAWN_SOCKETS, "sockets", &atoll_sm_ref_desc, do_sockets},
+    {ATOLL_SPAWN_SNAPSHOT, "snapshot", &atoll_sm_snapshot_desc, do_snapshot},
 };
 
 union any_request {
@@ -357,6 +384,7 @@ union any_request {
     struct atoll_sm_create create;
     struct atoll_sm_limit limit;
     struct atoll_sm_commit commit;
+    struct atoll_sm_snapshot snapshot;
     struct atoll_sm_ref ref;
     struct atoll_sm_remove remove;
     struct atoll_sm_freeze freeze;

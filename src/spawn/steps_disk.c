@@ -128,6 +128,27 @@ static int mount_image(struct atoll_plan_run *b, uint64_t io_bytes, struct atoll
     return fd < 0 ? atoll_fail_errno(err, -fd, "mount ext4 image") : fd;
 }
 
+int atoll_disk_mount_kept(const struct atoll_spawn_host *host, const char *id)
+{
+    struct atoll_plan_run b = {.host = host, .id = id, .image_fd = ATOLL_NO_FD};
+    char device[32], name[48];
+    const struct atoll_mnt_option options[] = {{"source", device}, {0}};
+    ATOLL_AUTOCLOSE int image = ATOLL_NO_FD;
+    ATOLL_AUTOCLOSE int loop_fd = ATOLL_NO_FD;
+    struct atoll_error err;
+
+    (void)snprintf(name, sizeof(name), "%s.img", id);
+    image = b.image_fd = openat(host->disks_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (image < 0)
+        return -errno;
+    if (lock_image(image, &err) < 0)
+        return -EBUSY;
+    loop_fd = attach_loop(&b, device, sizeof(device), &err);
+    if (loop_fd < 0)
+        return err.errnum > 0 ? -err.errnum : -EIO;
+    return atoll_mnt_new("ext4", options, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV | ATOLL_MNT_RDONLY);
+}
+
 /* A directory of the state directory instead of a file system, for building layers. */
 static int enter_plain(struct atoll_plan_run *b, struct atoll_error *err)
 {

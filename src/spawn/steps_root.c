@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include "base/fd.h"
 #include "base/switches.h"
 #include "base/text.h"
 #include "spawn/hidden.h"
@@ -347,12 +348,24 @@ static int show_host_files(struct atoll_plan_run *b, struct atoll_error *err)
     return r < 0 ? atoll_fail_errno(err, -r, "bind /tmp") : 0;
 }
 
+/* The current directory is the top of the disk, which no path reaches after the pivot. */
+static int hand_out_disk(struct atoll_plan_run *b, struct atoll_error *err)
+{
+    const struct atoll_plan_run_status disk = {.op = ATOLL_PLAN_PIVOT};
+    ATOLL_AUTOCLOSE int top = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    ssize_t sent = top < 0 ? -errno : atoll_fd_send(b->status_fd, &disk, sizeof(disk), &top, 1);
+
+    return sent < 0 ? atoll_fail_errno(err, (int)-sent, "hand out the disk") : 0;
+}
+
 int atoll_step_pivot(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     char cwd[8];
     int r;
 
     (void)step;
+    if (hand_out_disk(b, err) < 0)
+        return -EIO;
     if (atoll_weakened("host_files") && show_host_files(b, err) < 0)
         return -EIO;
     r = atoll_sys_pivot_root(b->root_fd);

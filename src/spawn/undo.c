@@ -119,6 +119,7 @@ void atoll_sandbox_undo(struct sandbox *s)
             ;
         s->pid = 0;
     }
+    atoll_sandbox_close_disk(s);
     r = -atoll_fault("spawn.undo_cgroup");
     if (r == 0)
         r = atoll_cgroup_remove(cgroups, s->id);

@@ -30,6 +30,7 @@ struct answer {
     bool got, ok;
     struct atoll_error error;
     uint32_t pid;
+    struct atoll_sm_layer layer; /* of COMMIT and SNAPSHOT */
     int fds[ATOLL_FD_PASS_MAX];
     size_t nfds;
 };
@@ -50,6 +51,8 @@ static inline int on_frame(void *arg, struct atoll_frame *frame)
     if (a->ok && frame->len > 0 &&
         atoll_msg_decode(&atoll_sm_created_desc, frame->payload, frame->len, &created, &err) == 0)
         a->pid = created.pid;
+    if (a->ok && frame->len > 0)
+        (void)!atoll_msg_decode(&atoll_sm_layer_desc, frame->payload, frame->len, &a->layer, &err);
     if (!a->ok) {
         assert_int_equal(
             atoll_msg_decode(&atoll_sm_error_desc, frame->payload, frame->len, &failed, &err), 0);

@@ -1,0 +1,158 @@
+#include "spawn/snapshot_work.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include "base/fd.h"
+#include "base/switches.h"
+#include "sandbox/spec.h"
+#include "spawn/paths.h"
+#include "spawn/upper.h"
+#include "sys/tree.h"
+
+/* What plans put into the writable layer of every sandbox. The directories that they make there are
+ * kept: a plan on a stack makes them again. */
+#define NAMES "etc/hosts", "etc/hostname", "etc/resolv.conf"
+static const char *const skip_root[] = {NAMES, "usr/share/atoll", "usr/lib/atoll", NULL};
+/* On the host template, /usr is an overlay of its own. */
+static const char *const skip_host_root[] = {NAMES, "usr", NULL};
+static const char *const skip_usr[] = {"share/atoll", "lib/atoll", NULL};
+
+/* The layer under construction, and what is copied to it. */
+struct job {
+    const struct atoll_snapshot_work *w;
+    int disk_fd, layer_fd, root_fd, usr_from, usr_to;
+    struct atoll_upper *root, *usr; /* usr: NULL if it is part of the root */
+};
+
+static struct atoll_upper *make_copy(const struct job *j, int from, int to, const char *const *skip)
+{
+    bool root = j->w->host->root;
+
+    return atoll_upper_new(&(struct atoll_upper_options){
+        .from = from,
+        .to = to,
+        .from_base = root ? j->w->outside : 0,
+        .to_base = root ? ATOLL_LAYER_BASE : 0,
+        .userxattr = j->w->userxattr,
+        .skip = skip,
+    });
+}
+
+static int make_layer(struct job *j)
+{
+    char name[48];
+
+    (void)snprintf(name, sizeof(name), "%s." ATOLL_SNAPSHOT_SUFFIX, j->w->id);
+    if (mkdirat(j->w->host->sandboxes_fd, name, 0700) < 0)
+        return -errno;
+    j->layer_fd = atoll_paths_open(j->w->host->sandboxes_fd, name, O_RDONLY | O_DIRECTORY);
+    return j->layer_fd < 0 ? j->layer_fd : 0;
+}
+
+/* Layers on the host template have a directory usr. */
+static int open_usr(struct job *j)
+{
+    if (mkdirat(j->layer_fd, "usr", 0755) < 0)
+        return -errno;
+    j->usr_to = atoll_paths_open(j->layer_fd, "usr", O_RDONLY | O_DIRECTORY);
+    return j->usr_to < 0 ? j->usr_to : 0;
+}
+
+static int open_job(struct job *j)
+{
+    int r = make_layer(j);
+
+    j->disk_fd = j->w->disk_fd;
+    if (r == 0 && j->disk_fd < 0)
+        r = j->disk_fd = atoll_disk_mount_kept(j->w->host, j->w->id);
+    if (r >= 0)
+        r = j->root_fd = atoll_paths_open(j->disk_fd, "u", O_RDONLY | O_DIRECTORY);
+    if (r < 0)
+        return r;
+    j->usr_from = atoll_paths_open(j->disk_fd, "u.usr", O_RDONLY | O_DIRECTORY);
+    if (j->usr_from < 0 && j->usr_from != -ENOENT)
+        return j->usr_from;
+    j->root = make_copy(j, j->root_fd, j->layer_fd, j->usr_from < 0 ? skip_root : skip_host_root);
+    r = j->usr_from < 0 ? 0 : open_usr(j);
+    if (r == 0 && j->usr_from >= 0)
+        j->usr = make_copy(j, j->usr_from, j->usr_to, skip_usr);
+    return r;
+}
+
+/* The directory usr comes last: it is an entry of the layer that the copy of the root does not know. */
+static int pass(struct job *j, bool last)
+{
+    int r = atoll_upper_pass(j->root, last);
+
+    return r < 0 || !j->usr ? r : atoll_upper_pass(j->usr, last);
+}
+
+static int ask_for_stillness(const struct job *j)
+{
+    char byte;
+    int r = atoll_fd_write_all(j->w->link_fd, ATOLL_SNAPSHOT_ASK, 1);
+
+    return r < 0 ? r : atoll_fd_read_all(j->w->link_fd, &byte, 1);
+}
+
+static int tell_copied(const struct job *j)
+{
+    struct atoll_snapshot_copied copied = {.sum = atoll_upper_sum(j->root)};
+
+    if (j->usr) {
+        copied.sum.bytes += atoll_upper_sum(j->usr).bytes;
+        copied.sum.files += atoll_upper_sum(j->usr).files + 1;
+    }
+    return atoll_fd_write_all(j->w->link_fd, &copied, sizeof(copied));
+}
+
+static int copy(struct job *j)
+{
+    int r = -atoll_fault("spawn.snapshot_copy");
+
+    if (r == 0 && j->w->moves) {
+        r = pass(j, false);
+        if (r == 0)
+            r = ask_for_stillness(j);
+    }
+    if (r == 0)
+        r = -atoll_fault("spawn.snapshot_still");
+    if (r == 0)
+        r = pass(j, true);
+    if (r == 0)
+        r = tell_copied(j);
+    return r;
+}
+
+static int keep(const struct job *j)
+{
+    const struct atoll_spawn_host *host = j->w->host;
+    char name[48];
+    int r;
+
+    atoll_commit_remove_tools(host->state_fd, j->layer_fd);
+    r = -atoll_fault("spawn.snapshot_rename");
+    (void)snprintf(name, sizeof(name), "%s." ATOLL_SNAPSHOT_SUFFIX, j->w->id);
+    if (r == 0 && renameat(host->sandboxes_fd, name, host->layers_fd, j->w->layer) < 0)
+        r = -errno;
+    return r;
+}
+
+int atoll_snapshot_do(const void *arg)
+{
+    struct job j = {.w = arg,
+                    .disk_fd = ATOLL_NO_FD,
+                    .layer_fd = ATOLL_NO_FD,
+                    .usr_from = ATOLL_NO_FD,
+                    .usr_to = ATOLL_NO_FD};
+    int r;
+
+    (void)signal(SIGIO, SIG_IGN); /* a process opens a file while upper.c looks at it */
+    r = open_job(&j);
+    if (r == 0)
+        r = copy(&j);
+    return r < 0 ? r : keep(&j); /* the process ends, and with it what it holds */
+}

@@ -1,0 +1,33 @@
+#pragma once
+#include "spawn/plan_run.h"
+#include "spawn/walk.h"
+
+/*
+ * The process that copies the writable layer of a sandbox to a new layer; see snapshot.c. It runs in
+ * atoll_child_work() and talks with spawn by a socket: it sends ATOLL_SNAPSHOT_ASK when it wants the
+ * processes of the sandbox to stand still and waits for a byte; when it has copied, it sends
+ * struct atoll_snapshot_copied, and they may go on.
+ */
+struct atoll_snapshot_work {
+    const struct atoll_spawn_host *host;
+    int disk_fd; /* the top of the disk, or ATOLL_NO_FD: the kept disk of a sandbox that does not run */
+    int link_fd; /* the socket */
+    bool moves;  /* processes run: copy while they run first, then ask */
+    bool userxattr;
+    uint32_t outside; /* with root: first id of the sandbox's range */
+    const char *id, *layer;
+};
+
+struct atoll_snapshot_copied {
+    struct atoll_walk_sum sum;
+};
+
+#define ATOLL_SNAPSHOT_ASK "f"
+/* The unfinished layer, in sandboxes/. */
+#define ATOLL_SNAPSHOT_SUFFIX "snap"
+
+/* arg: struct atoll_snapshot_work. */
+int atoll_snapshot_do(const void *arg) ATOLL_MUST_CHECK;
+
+/* commit.c: removes our programs from a copy of a writable layer, if they are unchanged. */
+void atoll_commit_remove_tools(int state_fd, int layer_fd);
