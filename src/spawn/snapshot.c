@@ -151,10 +151,13 @@ static void worker_gone(void *arg, uint32_t events)
         ;
     s->pid = 0;
     atoll_fault_die("spawn.snapshotted");
+    if (WIFSIGNALED(status))
+        atoll_log(ATOLL_LOG_ERROR, "the process that makes a snapshot was killed", "signal",
+                  strsignal(WTERMSIG(status)), NULL);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         finish(s, NULL);
     else
-        fail_with(s, WIFEXITED(status) ? WEXITSTATUS(status) : EINTR);
+        fail_with(s, WIFEXITED(status) ? WEXITSTATUS(status) : EIO);
 }
 
 static void go_on(struct snapshot *s)

@@ -281,7 +281,7 @@ static int copy_file(struct atoll_upper *u, struct place *at, const char *path, 
     r = u->last || is_quiet(from, st);
     if (fstat(from, st) < 0)
         return -errno;
-    if (!S_ISREG(st->st_mode))
+    if (!S_ISREG(st->st_mode) || st->st_nlink == 0)
         return -ESTALE;
     if (r && is_over(&st->st_ctim, &now))
         changed = st->st_ctim;
@@ -336,7 +336,7 @@ static void add_to_sum(struct atoll_upper *u, const struct stat *st)
 {
     u->sum.files++;
     if (S_ISREG(st->st_mode))
-        u->sum.bytes += atoll_walk_bytes(st) / st->st_nlink;
+        u->sum.bytes += atoll_walk_share(st);
 }
 
 static int copy_entry(struct atoll_upper *u, struct place *at, const char *name)

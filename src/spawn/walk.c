@@ -63,6 +63,11 @@ uint64_t atoll_walk_bytes(const struct stat *st)
     return ATOLL_MIN((uint64_t)st->st_size, (uint64_t)st->st_blocks * 512);
 }
 
+uint64_t atoll_walk_share(const struct stat *st)
+{
+    return atoll_walk_bytes(st) / ATOLL_MAX((uint64_t)st->st_nlink, UINT64_C(1));
+}
+
 static int count_directory(struct atoll_walk *walk, int fd, const char *path,
                            struct atoll_walk_sum *sum)
 {
@@ -83,9 +88,8 @@ static int count_directory(struct atoll_walk *walk, int fd, const char *path,
         if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             r = -errno;
         sum->files++;
-        /* Of a file with several names, each has its part. */
         if (r == 0 && S_ISREG(st.st_mode))
-            sum->bytes += atoll_walk_bytes(&st) / st.st_nlink;
+            sum->bytes += atoll_walk_share(&st);
         if (r == 0 && S_ISDIR(st.st_mode))
             r = atoll_walk_join(below, path, entry->d_name);
         if (r == 0 && S_ISDIR(st.st_mode))

@@ -32,3 +32,5 @@ int atoll_walk_count(int top, struct atoll_walk_sum *ret) ATOLL_MUST_CHECK;
 struct stat;
 /* The bytes that a regular file takes, without its holes. */
 uint64_t atoll_walk_bytes(const struct stat *st);
+/* The part of them for each of its names. */
+uint64_t atoll_walk_share(const struct stat *st);
