@@ -57,6 +57,7 @@ ATOLL_MSG_DESC(atoll_sm_commit, ATOLL_MSG_FIELD(STR, atoll_sm_commit, id),
 ATOLL_MSG_DESC(atoll_sm_snapshot, ATOLL_MSG_FIELD(STR, atoll_sm_snapshot, id),
                ATOLL_MSG_FIELD(STR, atoll_sm_snapshot, layer),
                ATOLL_MSG_FIELD(U32, atoll_sm_snapshot, outside),
+               ATOLL_MSG_FIELD(U32, atoll_sm_snapshot, layer_base),
                ATOLL_MSG_FIELD(U8, atoll_sm_snapshot, userxattr));
 
 ATOLL_MSG_DESC(atoll_sm_layer, ATOLL_MSG_FIELD(U64, atoll_sm_layer, bytes),

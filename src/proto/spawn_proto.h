@@ -122,7 +122,8 @@ struct atoll_sm_commit {
 struct atoll_sm_snapshot {
     const char *id;
     const char *layer; /* becomes layers/<layer> */
-    uint32_t outside;  /* with root: first id of the sandbox's range */
+    /* With root: first id of the sandbox's range, and of the range that layers have. */
+    uint32_t outside, layer_base;
     uint8_t userxattr; /* its overlays have user.overlay.* attributes, not trusted.overlay.* */
 };
 

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include "base/fd.h"
 #include "base/switches.h"
-#include "sandbox/spec.h"
 #include "spawn/paths.h"
 #include "spawn/upper.h"
 #include "sys/tree.h"
@@ -29,13 +28,11 @@ struct job {
 
 static struct atoll_upper *make_copy(const struct job *j, int from, int to, const char *const *skip)
 {
-    bool root = j->w->host->root;
-
     return atoll_upper_new(&(struct atoll_upper_options){
         .from = from,
         .to = to,
-        .from_base = root ? j->w->outside : 0,
-        .to_base = root ? ATOLL_LAYER_BASE : 0,
+        .from_base = j->w->outside,
+        .to_base = j->w->layer_base,
         .userxattr = j->w->userxattr,
         .skip = skip,
     });

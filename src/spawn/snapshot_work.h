@@ -14,7 +14,7 @@ struct atoll_snapshot_work {
     int link_fd; /* the socket */
     bool moves;  /* processes run: copy while they run first, then ask */
     bool userxattr;
-    uint32_t outside; /* with root: first id of the sandbox's range */
+    uint32_t outside, layer_base; /* first ids; without root the same */
     const char *id, *layer;
 };
 

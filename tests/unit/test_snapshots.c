@@ -13,6 +13,7 @@ static uint32_t send_snapshot(struct fixture *f, const struct atoll_spec *spec, 
     struct atoll_sm_snapshot msg = {.id = spec->id,
                                     .layer = layer,
                                     .outside = spec->outside_id,
+                                    .layer_base = ATOLL_LAYER_BASE,
                                     .userxattr = spec->template_kind == ATOLL_TEMPLATE_ROOTFS};
 
     assert_int_equal(atoll_channel_send(&f->channel, ATOLL_SPAWN_SNAPSHOT, ++f->next_id,
@@ -27,6 +28,7 @@ static struct answer take(struct fixture *f, const struct atoll_spec *spec, cons
     struct atoll_sm_snapshot msg = {.id = spec->id,
                                     .layer = layer,
                                     .outside = spec->outside_id,
+                                    .layer_base = ATOLL_LAYER_BASE,
                                     .userxattr = spec->template_kind == ATOLL_TEMPLATE_ROOTFS};
 
     return ask(f, ATOLL_SPAWN_SNAPSHOT, &atoll_sm_snapshot_desc, &msg);

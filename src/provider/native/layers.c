@@ -78,6 +78,7 @@ void atoll_native_snapshot_layer(struct atoll_provider *p, const struct atoll_sp
         .id = spec->id,
         .layer = layer,
         .outside = n->plan_host.root ? spec->outside_id : 0,
+        .layer_base = n->plan_host.root ? ATOLL_LAYER_BASE : 0,
         /* As the plan mounted it: see sandbox/plan_root.c. */
         .userxattr =
             !n->plan_host.root || (spec->template_kind == ATOLL_TEMPLATE_ROOTFS && !*spec->layer),
