@@ -12,7 +12,7 @@
 
 /* Counters. */
 
-void atoll_cache_changed(struct atoll_cache *cache)
+void atoll_cache_changed(struct atoll_egress_cache *cache)
 {
     if (cache->counted || !cache->on_count)
         return;
@@ -20,14 +20,14 @@ void atoll_cache_changed(struct atoll_cache *cache)
     cache->on_count(cache->arg);
 }
 
-void atoll_cache_on_count(struct atoll_cache *cache, void (*fn)(void *arg), void *arg)
+void atoll_cache_on_count(struct atoll_egress_cache *cache, void (*fn)(void *arg), void *arg)
 {
     cache->on_count = fn;
     cache->arg = arg;
     cache->counted = false;
 }
 
-void atoll_cache_take_counts(struct atoll_cache *cache, struct atoll_cache_counts *ret)
+void atoll_cache_take_counts(struct atoll_egress_cache *cache, struct atoll_cache_counts *ret)
 {
     *ret = cache->counts;
     ret->bytes = cache->bytes;
@@ -36,13 +36,13 @@ void atoll_cache_take_counts(struct atoll_cache *cache, struct atoll_cache_count
     cache->counted = false;
 }
 
-void atoll_cache_count_miss(struct atoll_cache *cache)
+void atoll_cache_count_miss(struct atoll_egress_cache *cache)
 {
     cache->counts.misses++;
     atoll_cache_changed(cache);
 }
 
-void atoll_cache_count_bytes(struct atoll_cache *cache, uint64_t bytes)
+void atoll_cache_count_bytes(struct atoll_egress_cache *cache, uint64_t bytes)
 {
     cache->counts.miss_bytes += bytes;
     atoll_cache_changed(cache);
@@ -60,12 +60,12 @@ void atoll_cache_name(const char *url, char out[CACHE_NAME_LEN + 1])
         (void)snprintf(out + 2 * i, 3, "%02x", digest[i]);
 }
 
-struct atoll_cache_file *atoll_cache_get(const struct atoll_cache *cache, const char *name)
+struct atoll_cache_file *atoll_cache_get(const struct atoll_egress_cache *cache, const char *name)
 {
     return atoll_map_get(&cache->files, name);
 }
 
-static void forget(struct atoll_cache *cache, struct atoll_cache_file *file)
+static void forget(struct atoll_egress_cache *cache, struct atoll_cache_file *file)
 {
     cache->bytes -= file->bytes;
     atoll_list_remove(&file->node);
@@ -92,7 +92,7 @@ static void removal_done(struct atoll_job *job)
     free(ATOLL_CONTAINER_OF(job, struct removal, job));
 }
 
-void atoll_cache_drop(struct atoll_cache *cache, struct atoll_cache_file *file)
+void atoll_cache_drop(struct atoll_egress_cache *cache, struct atoll_cache_file *file)
 {
     struct removal *r = calloc(1, sizeof(*r));
     struct atoll_error err;
@@ -109,7 +109,7 @@ void atoll_cache_drop(struct atoll_cache *cache, struct atoll_cache_file *file)
     }
 }
 
-void atoll_cache_add(struct atoll_cache *cache, const char *name, uint64_t bytes)
+void atoll_cache_add(struct atoll_egress_cache *cache, const char *name, uint64_t bytes)
 {
     struct atoll_cache_file *file = atoll_cache_get(cache, name);
 
@@ -126,7 +126,7 @@ void atoll_cache_add(struct atoll_cache *cache, const char *name, uint64_t bytes
     cache->bytes += bytes;
 }
 
-bool atoll_cache_make_room(struct atoll_cache *cache, uint64_t bytes)
+bool atoll_cache_make_room(struct atoll_egress_cache *cache, uint64_t bytes)
 {
     if (bytes > cache->max_bytes)
         return false;
@@ -162,7 +162,8 @@ static int by_time(const void *a, const void *b)
     return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
 }
 
-static int read_directory(const struct atoll_cache *cache, struct found **ret, size_t *ret_count)
+static int read_directory(const struct atoll_egress_cache *cache, struct found **ret,
+                          size_t *ret_count)
 {
     int fd = openat(cache->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -199,7 +200,7 @@ static int read_directory(const struct atoll_cache *cache, struct found **ret, s
     return 0;
 }
 
-static int find_files(struct atoll_cache *cache)
+static int find_files(struct atoll_egress_cache *cache)
 {
     struct found *list = NULL;
     size_t count = 0;
@@ -215,10 +216,10 @@ static int find_files(struct atoll_cache *cache)
 
 /* Life. */
 
-int atoll_cache_open(struct atoll_loop *loop, int directory_fd, struct atoll_cache **ret,
+int atoll_cache_open(struct atoll_loop *loop, int directory_fd, struct atoll_egress_cache **ret,
                      struct atoll_error *err)
 {
-    struct atoll_cache *cache = calloc(1, sizeof(*cache));
+    struct atoll_egress_cache *cache = calloc(1, sizeof(*cache));
     int r;
 
     if (!cache)
@@ -239,7 +240,7 @@ int atoll_cache_open(struct atoll_loop *loop, int directory_fd, struct atoll_cac
     return r;
 }
 
-struct atoll_cache *atoll_cache_close(struct atoll_cache *cache)
+struct atoll_egress_cache *atoll_cache_close(struct atoll_egress_cache *cache)
 {
     if (!cache)
         return NULL;
@@ -256,7 +257,8 @@ struct atoll_cache *atoll_cache_close(struct atoll_cache *cache)
     return NULL;
 }
 
-void atoll_cache_set(struct atoll_cache *cache, struct atoll_cache_table *table, uint64_t max_bytes)
+void atoll_cache_set(struct atoll_egress_cache *cache, struct atoll_cache_table *table,
+                     uint64_t max_bytes)
 {
     (void)atoll_cache_table_free(cache->table);
     cache->table = table;
@@ -266,7 +268,7 @@ void atoll_cache_set(struct atoll_cache *cache, struct atoll_cache_table *table,
     atoll_cache_changed(cache);
 }
 
-const struct atoll_cache_table *atoll_cache_table_of(const struct atoll_cache *cache)
+const struct atoll_cache_table *atoll_cache_table_of(const struct atoll_egress_cache *cache)
 {
     return cache ? cache->table : NULL;
 }

@@ -12,7 +12,7 @@
  * Blocking: opening reads the directory; everything else on files is done by threads of its own.
  * Thread: the loop's. Callbacks are never called from inside the call that asks for them.
  */
-struct atoll_cache;
+struct atoll_egress_cache;
 
 /* What a response has besides its content. */
 struct atoll_cache_head {
@@ -33,19 +33,19 @@ struct atoll_cache_counts {
 };
 
 /* directory_fd: taken, also on failure. It keeps nothing before atoll_cache_set(). */
-int atoll_cache_open(struct atoll_loop *loop, int directory_fd, struct atoll_cache **ret,
+int atoll_cache_open(struct atoll_loop *loop, int directory_fd, struct atoll_egress_cache **ret,
                      struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Waits for the threads. Cancel reads and writes first. Accepts NULL; returns NULL. */
-struct atoll_cache *atoll_cache_close(struct atoll_cache *cache);
+struct atoll_egress_cache *atoll_cache_close(struct atoll_egress_cache *cache);
 /* Keeps at most max_bytes by this table, which is taken. table NULL: keeps and finds nothing; the files
  * stay. */
-void atoll_cache_set(struct atoll_cache *cache, struct atoll_cache_table *table,
+void atoll_cache_set(struct atoll_egress_cache *cache, struct atoll_cache_table *table,
                      uint64_t max_bytes);
 /* The table, or NULL. cache may be NULL. */
-const struct atoll_cache_table *atoll_cache_table_of(const struct atoll_cache *cache);
+const struct atoll_cache_table *atoll_cache_table_of(const struct atoll_egress_cache *cache);
 /* Called when a counter changes, at most once until the counts are taken. */
-void atoll_cache_on_count(struct atoll_cache *cache, void (*fn)(void *arg), void *arg);
-void atoll_cache_take_counts(struct atoll_cache *cache, struct atoll_cache_counts *ret);
+void atoll_cache_on_count(struct atoll_egress_cache *cache, void (*fn)(void *arg), void *arg);
+void atoll_cache_take_counts(struct atoll_egress_cache *cache, struct atoll_cache_counts *ret);
 
 /* Reading. Exactly one of absent, end and failed is called last; the read is then freed. */
 struct atoll_cache_read;
@@ -58,7 +58,7 @@ struct atoll_cache_reader {
     void (*failed)(void *arg); /* after head: it cannot be given completely */
 };
 /* NULL: it is not here. tenant: whose turn at the threads it takes; copied. */
-struct atoll_cache_read *atoll_cache_find(struct atoll_cache *cache, const char *url,
+struct atoll_cache_read *atoll_cache_find(struct atoll_egress_cache *cache, const char *url,
                                           const char *tenant,
                                           const struct atoll_cache_reader *reader, void *arg);
 void atoll_cache_read_more(struct atoll_cache_read *read);
@@ -70,7 +70,7 @@ struct atoll_cache_write;
 /* NULL: it is not kept: too large, too many at once. drained: called when atoll_cache_write_pending() fell
  * below ATOLL_CACHE_PENDING after it had exceeded it. */
 #define ATOLL_CACHE_PENDING ((size_t)1024 * 1024)
-struct atoll_cache_write *atoll_cache_begin(struct atoll_cache *cache, const char *tenant,
+struct atoll_cache_write *atoll_cache_begin(struct atoll_egress_cache *cache, const char *tenant,
                                             const struct atoll_cache_head *head,
                                             const struct atoll_cache_expected *expected,
                                             void (*drained)(void *arg), void *arg);
@@ -81,5 +81,5 @@ size_t atoll_cache_write_pending(const struct atoll_cache_write *write);
 void atoll_cache_end(struct atoll_cache_write *write, bool complete);
 
 /* Counts a request that a server answers, and its content. */
-void atoll_cache_count_miss(struct atoll_cache *cache);
-void atoll_cache_count_bytes(struct atoll_cache *cache, uint64_t bytes);
+void atoll_cache_count_miss(struct atoll_egress_cache *cache);
+void atoll_cache_count_bytes(struct atoll_egress_cache *cache, uint64_t bytes);

@@ -23,7 +23,7 @@ struct atoll_cache_file {
     uint64_t bytes; /* with its head */
 };
 
-struct atoll_cache {
+struct atoll_egress_cache {
     struct atoll_loop *loop;
     int fd; /* the directory */
     struct atoll_workers *workers;
@@ -42,15 +42,15 @@ struct atoll_cache {
 };
 
 /* cache.c */
-void atoll_cache_changed(struct atoll_cache *cache);
+void atoll_cache_changed(struct atoll_egress_cache *cache);
 void atoll_cache_name(const char *url, char out[CACHE_NAME_LEN + 1]);
-struct atoll_cache_file *atoll_cache_get(const struct atoll_cache *cache, const char *name);
+struct atoll_cache_file *atoll_cache_get(const struct atoll_egress_cache *cache, const char *name);
 /* Adds a file that was written, or replaces it. */
-void atoll_cache_add(struct atoll_cache *cache, const char *name, uint64_t bytes);
+void atoll_cache_add(struct atoll_egress_cache *cache, const char *name, uint64_t bytes);
 /* Removes the file, from the disk, too. Jobs that change one name are in one lane. */
-void atoll_cache_drop(struct atoll_cache *cache, struct atoll_cache_file *file);
+void atoll_cache_drop(struct atoll_egress_cache *cache, struct atoll_cache_file *file);
 /* Makes room for so many bytes more. False: there cannot be. */
-bool atoll_cache_make_room(struct atoll_cache *cache, uint64_t bytes);
+bool atoll_cache_make_room(struct atoll_egress_cache *cache, uint64_t bytes);
 
 /* cache_file.c: runs on threads, too. */
 struct atoll_cache_stored {

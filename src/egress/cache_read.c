@@ -14,7 +14,7 @@
 
 struct atoll_cache_read {
     struct atoll_job job;
-    struct atoll_cache *cache;
+    struct atoll_egress_cache *cache;
     const struct atoll_cache_reader *reader; /* NULL: cancelled */
     void *arg;
     bool busy;   /* a thread has it, or a callback runs */
@@ -212,7 +212,7 @@ void atoll_cache_read_cancel(struct atoll_cache_read *r)
         read_free(r);
 }
 
-struct atoll_cache_read *atoll_cache_find(struct atoll_cache *cache, const char *url,
+struct atoll_cache_read *atoll_cache_find(struct atoll_egress_cache *cache, const char *url,
                                           const char *tenant,
                                           const struct atoll_cache_reader *reader, void *arg)
 {

@@ -22,7 +22,7 @@
 
 struct atoll_cache_write {
     struct atoll_job job;
-    struct atoll_cache *cache;
+    struct atoll_egress_cache *cache;
     void (*drained)(void *arg);
     void *arg;
     bool busy;     /* a thread has it */
@@ -147,7 +147,7 @@ static void run(struct atoll_job *job)
 
 static void finish(struct atoll_cache_write *w)
 {
-    struct atoll_cache *cache = w->cache;
+    struct atoll_egress_cache *cache = w->cache;
     char name[CACHE_NAME_LEN + 1];
     uint64_t bytes = CACHE_HEAD_BYTES + w->size;
     bool named = w->named;
@@ -229,7 +229,7 @@ static void done(struct atoll_job *job)
     }
 }
 
-struct atoll_cache_write *atoll_cache_begin(struct atoll_cache *cache, const char *tenant,
+struct atoll_cache_write *atoll_cache_begin(struct atoll_egress_cache *cache, const char *tenant,
                                             const struct atoll_cache_head *head,
                                             const struct atoll_cache_expected *expected,
                                             void (*drained)(void *arg), void *arg)

@@ -25,7 +25,7 @@ struct atoll_reports;
 struct atoll_host_addresses;
 struct atoll_pipes;
 struct atoll_control;
-struct atoll_cache;
+struct atoll_egress_cache;
 
 #define ATOLL_EGRESS_ID_MAX 64
 #define ATOLL_EGRESS_NAME_MAX 254 /* of a domain, with NUL; lower case, no trailing dot */
@@ -41,7 +41,7 @@ struct atoll_egress {
     struct atoll_names_kept *kept_names; /* the supervisor's; or NULL */
     /* NULL: absent; then connections to domains with transforms are denied. */
     struct atoll_interceptor *interceptor;
-    struct atoll_cache *cache; /* NULL: absent */
+    struct atoll_egress_cache *cache; /* NULL: absent */
     struct atoll_reports *reports;
     struct atoll_host_addresses *host;
     struct atoll_pipes *pipes;

@@ -86,7 +86,7 @@ static void cancel(void *arg, void *handle)
 }
 
 /* What a tenant's proxy answers is not shared with others. */
-static struct atoll_cache *cache(void *arg, const char **ret_tenant)
+static struct atoll_egress_cache *cache(void *arg, const char **ret_tenant)
 {
     const struct binding *b = arg;
 

@@ -42,7 +42,7 @@ struct atoll_intercept_hooks {
     void (*release)(void *arg);
     /* The cache of downloads, and whose requests these are (borrowed until the callback returns); NULL:
      * this connection uses none. The function may be NULL. */
-    struct atoll_cache *(*cache)(void *arg, const char **ret_tenant);
+    struct atoll_egress_cache *(*cache)(void *arg, const char **ret_tenant);
 };
 
 /* For what the client takes us. */
@@ -116,7 +116,7 @@ struct atoll_exchange {
     size_t owed;             /* bytes of the answer not yet returned to the windows */
 
     /* A download that may be kept. */
-    struct atoll_cache *cache;
+    struct atoll_egress_cache *cache;
     char *url; /* owned; NULL: it is not one */
     struct atoll_cache_expected expected;
     struct atoll_cache_read *read;   /* answered from the cache */

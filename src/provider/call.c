@@ -58,6 +58,7 @@ static void keep_spec(struct atoll_call *c, const struct atoll_spec *spec)
         abort(); /* small objects: the daemon is crash-only */
     c->spec.credential = c->credential;
     c->spec.metadata_json = NULL;
+    c->spec.network_json = NULL;
     c->spec.env = NULL;
     c->spec.mounts = NULL;
     c->spec.mount_count = 0;

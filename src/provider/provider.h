@@ -53,6 +53,9 @@ struct atoll_provider_caps {
     uint32_t networks; /* bit per enum atoll_network */
     /* Its networks are served by atoll-egress, which enforces their policy: it has sockets(). */
     bool sockets;
+    /* Enforces policies itself (spec.network_json): its create() refuses, before it makes anything, one that
+     * it cannot express. */
+    bool policies;
 };
 
 /* The state of a sandbox as its provider reports it. */

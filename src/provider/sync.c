@@ -240,6 +240,7 @@ static void work_free(struct atoll_sync_work *w)
     free(w->login);
     free(w->mounts);
     free(w->layers);
+    free(w->network_json);
     atoll_buf_done(&w->said);
     free(w->volumes);
     free(w->rows);
@@ -284,8 +285,11 @@ static void copy_borrowed(struct atoll_sync_work *w, const struct atoll_spec *bo
         w->region = strdup(borrowed->region);
     if (borrowed->layers)
         w->layers = strdup(borrowed->layers);
-    if (!w->env || (borrowed->metadata_json && !w->metadata_json) ||
-        (borrowed->region && !w->region) || (borrowed->layers && !w->layers))
+    if (borrowed->network_json)
+        w->network_json = strdup(borrowed->network_json);
+    if (!w->env || (borrowed->network_json && !w->network_json) ||
+        (borrowed->metadata_json && !w->metadata_json) || (borrowed->region && !w->region) ||
+        (borrowed->layers && !w->layers))
         abort(); /* small objects: the daemon is crash-only */
     if (borrowed->mount_count > 0) {
         w->mounts = calloc(borrowed->mount_count, sizeof(*w->mounts));
@@ -306,6 +310,7 @@ static void copy_borrowed(struct atoll_sync_work *w, const struct atoll_spec *bo
     w->call.spec.metadata_json = w->metadata_json;
     w->call.spec.region = w->region;
     w->call.spec.layers = w->layers;
+    w->call.spec.network_json = w->network_json;
 }
 
 void atoll_sync_begin(struct atoll_call *call)

@@ -33,7 +33,7 @@ struct atoll_sync_work {
     struct atoll_job job;
     struct atoll_sync_call how;
     /* CREATE: copies of what the spec points to; owned */
-    char *metadata_json, *region, *layers, **env;
+    char *metadata_json, *region, *layers, *network_json, **env;
     struct atoll_mount *mounts;         /* likewise */
     struct atoll_registry_login *login; /* likewise, secret */
     struct atoll_buf said; /* NUL-terminated texts, not delivered yet; guarded by sync->lock */

@@ -146,6 +146,20 @@ static int check_dockerfile(const json_t *dockerfile, struct atoll_error *err)
     return 0;
 }
 
+/* The host template shows the host's programs, but not what its package manager knows of them. */
+static int check_packages(const json_t *object, struct atoll_error *err)
+{
+    const json_t *packages = json_object_get(object, "packages");
+    const char *base = json_string_value(json_object_get(object, "template"));
+
+    if (base && strcmp(base, "host") == 0 && json_array_size(json_object_get(packages, "apt")) > 0)
+        return refuse(err,
+                      "packages.apt needs a template or an image with a package manager of its "
+                      "own (atoll template debian NAME), not the template \"host\"",
+                      "");
+    return atoll_packages_check(packages, err);
+}
+
 /* What its sandboxes are made from. */
 static int check_root(const json_t *object, struct atoll_error *err)
 {
@@ -162,7 +176,7 @@ static int check_root(const json_t *object, struct atoll_error *err)
         return refuse(err, "install \"packages\" in the \"dockerfile\"", "");
     if (check_dockerfile(json_object_get(object, "dockerfile"), err) < 0)
         return -EINVAL;
-    return atoll_packages_check(json_object_get(object, "packages"), err);
+    return check_packages(object, err);
 }
 
 static int check_environment(const json_t *object, struct atoll_error *err)

@@ -154,6 +154,7 @@ struct atoll_spec {
     const char *metadata_json; /* an object whose values are strings, or NULL */
     const char *const *env;    /* NAME=VALUE, NULL-terminated, or NULL */
     const char *region;        /* as in struct atoll_options */
+    const char *network_json;  /* likewise */
     const struct atoll_mount *mounts;
     size_t mount_count;
     const struct atoll_registry_login *login; /* overrides the provider's own; NULL: not set */

@@ -236,6 +236,29 @@ def test_what_is_sent(notes):
             b'"theirs"' in one[3] for one in notes.seen)
 
 
+def test_a_network_policy_is_translated_or_refused(notes):
+    url = f"http://127.0.0.1:{notes.server_address[1]}"
+    with world_of(e2b={"api_url": url, "sandbox_url": url, "api_key": "e2b_secret"}) as world:
+        def create(**network):
+            """What the service is asked for, and the answer."""
+            answer = world.rest.post("/api/sandboxes", {"provider": "e2b", "network": {"mode": "bridge", **network}})
+            sent = [json.loads(one[3]) for one in notes.seen if one[0] == "POST"]
+            notes.seen.clear()
+            return sent, answer
+
+        (sent,), _ = create(allow=["*.example.org"], transforms=[{"domain": "a.example.org", "headers": {"x-a": "b"}}])
+        assert sent["allow_internet_access"] is True
+        assert sent["network"] == {"allowOut": ["*.example.org"], "denyOut": ["0.0.0.0/0"],
+                                   "rules": {"a.example.org": [{"transform": {"headers": {"x-a": "b"}}}]}}
+        (sent,), _ = create()
+        assert "network" not in sent
+        for wider in ({"allow": ["a.test:443"]}, {"deny": ["a.test"]}, {"name": "team1"},
+                      {"deny": ["203.0.113.7"], "allow": ["203.0.113.0/24"]}):
+            sent, answer = create(**wider)
+            assert sent == [] and answer.status == 501, (wider, answer.body)
+            assert "e2b cannot enforce this network policy" in answer.error["message"]
+
+
 def test_the_smallest_size_that_fits_is_asked_for():
     sizes = [{"template": "base", "memoryMB": 2048, "cpuCores": 2}]
     with places.world(["e2b"], e2b={"sizes": sizes}) as made:

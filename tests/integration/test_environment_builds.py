@@ -114,10 +114,12 @@ def test_refused_definitions(own):
     rest, environments = own
     (environments / "Bad.yaml").write_text("dockerfile: |\n  FROM host\n  RUNN x\n" + CODE)
     (environments / "Worse.yaml").write_text("template: host\npackages: {pip: ['a; b']}\n" + CODE)
+    (environments / "Apt.yaml").write_text("template: host\npackages: {apt: [jq]}\n" + CODE)
 
     def problems():
         return " ".join(p["message"] for p in rest.get("/api/registry").json["problems"])
-    wait_until(lambda: "did you mean RUN?" in problems() and "not the name of a package" in problems(),
-               30, problems)
+    wait_until(lambda: all(text in problems() for text in (
+        "did you mean RUN?", "not the name of a package", "packages.apt needs a template")), 30, problems)
+    (environments / "Apt.yaml").unlink()
     (environments / "Bad.yaml").unlink()
     (environments / "Worse.yaml").unlink()

@@ -109,9 +109,9 @@ static void test_blake2b(void **state)
 
 /* Files. */
 
-static struct atoll_cache *open_cache(uint64_t max_bytes)
+static struct atoll_egress_cache *open_cache(uint64_t max_bytes)
 {
-    struct atoll_cache *cache;
+    struct atoll_egress_cache *cache;
     struct atoll_error err;
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -128,7 +128,7 @@ static void stop_loop(void *arg)
 }
 
 /* Runs until the cache has so many files. */
-static void wait_files(struct atoll_cache *cache, uint64_t files)
+static void wait_files(struct atoll_egress_cache *cache, uint64_t files)
 {
     struct atoll_cache_counts counts;
     struct atoll_timer timer = {0};
@@ -150,7 +150,7 @@ static void drained(void *arg)
 }
 
 /* False: it is not kept. size: what the head says. */
-static bool put(struct atoll_cache *cache, const char *url, uint64_t size, bool complete)
+static bool put(struct atoll_egress_cache *cache, const char *url, uint64_t size, bool complete)
 {
     const struct atoll_cache_expected expected = {0};
     struct atoll_buf fields;
@@ -209,7 +209,7 @@ static void on_failed(void *arg)
 
 static const struct atoll_cache_reader reader = {on_absent, on_head, on_piece, on_end, on_failed};
 
-static bool get(struct atoll_cache *cache, const char *url)
+static bool get(struct atoll_egress_cache *cache, const char *url)
 {
     struct got g = {0};
     struct atoll_error err;
@@ -225,7 +225,7 @@ static bool get(struct atoll_cache *cache, const char *url)
 static void test_order(void **state)
 {
     static const char *const urls[] = {"u:0", "u:1", "u:2", "u:3", "u:4"};
-    struct atoll_cache *cache = open_cache(MAX_BYTES);
+    struct atoll_egress_cache *cache = open_cache(MAX_BYTES);
     struct atoll_cache_counts counts;
 
     (void)state;
@@ -258,7 +258,7 @@ static void test_order(void **state)
 
 static void test_not_kept(void **state)
 {
-    struct atoll_cache *cache = open_cache(MAX_BYTES);
+    struct atoll_egress_cache *cache = open_cache(MAX_BYTES);
     struct atoll_cache_counts counts;
 
     (void)state;
@@ -285,7 +285,7 @@ static void test_not_kept(void **state)
 
 static void test_cancelled(void **state)
 {
-    struct atoll_cache *cache = open_cache(MAX_BYTES);
+    struct atoll_egress_cache *cache = open_cache(MAX_BYTES);
     struct got g = {0};
 
     (void)state;

@@ -291,13 +291,68 @@ static void bad_events(void **state)
     atoll_buf_done(&seen);
 }
 
+/* A policy that the service's terms cannot say is refused: never a wider one. */
+static void networks(void **state)
+{
+    static const struct {
+        const char *policy, *wanted; /* JSON, or a part of the refusal */
+    } cases[] = {
+        {"{}", "null"},
+        {"{\"allow\":[\"a.test\",\"*.b.test\",\"203.0.113.0/24\"]}",
+         "{\"allowOut\":[\"a.test\",\"*.b.test\",\"203.0.113.0/24\"],\"denyOut\":[\"0.0.0.0/0\"]}"},
+        {"{\"deny\":[\"203.0.113.7\"]}", "{\"denyOut\":[\"203.0.113.7\"]}"},
+        {"{\"default\":\"deny\"}", "{\"denyOut\":[\"0.0.0.0/0\"]}"},
+        {"{\"default\":\"allow\",\"rules\":[{\"allow\":\"a.test\"},{\"deny\":\"*\"}]}",
+         "{\"allowOut\":[\"a.test\"],\"denyOut\":[\"0.0.0.0/0\"]}"},
+        {"{\"deny\":[\"198.51.100.0/24\"],\"allow\":[\"203.0.113.0/24\"]}",
+         "{\"allowOut\":[\"203.0.113.0/24\"],\"denyOut\":[\"0.0.0.0/0\"]}"},
+        {"{\"transforms\":[{\"domain\":\"a.test\",\"headers\":{\"x-a\":\"b\"}}]}",
+         "{\"rules\":{\"a.test\":[{\"transform\":{\"headers\":{\"x-a\":\"b\"}}}]}}"},
+        {"{\"proxy\":{\"address\":\"p.test:1080\",\"username\":\"u\",\"password\":\"p\"}}",
+         "{\"egressProxy\":{\"address\":\"p.test:1080\",\"username\":\"u\",\"password\":\"p\"}}"},
+        {"{\"allow\":[\"a.test:443\"]}", "rules for ports"},
+        {"{\"allow\":[\"2001:db8::/32\"]}", "IPv6"},
+        {"{\"deny\":[\"a.test\"]}", "denies a domain"},
+        {"{\"deny\":[\"203.0.113.7\"],\"allow\":[\"203.0.113.0/24\"]}", "a later one allows"},
+        {"{\"deny\":[\"203.0.113.7\"],\"allow\":[\"a.test\"]}", "a later one allows"},
+        {"{\"default\":\"allow\",\"rules\":[{\"allow\":\"a.test\"},{\"deny\":\"203.0.113.7\"}]}",
+         "some addresses only"},
+        {"{\"network\":\"team1\"}", "isolated network"},
+        {"{\"mbps\":5}", "bandwidth"},
+        {"{\"transforms\":[{\"domain\":\"a.test\",\"status\":204}]}", "more than to add headers"},
+        {"{\"transforms\":[{\"domain\":\"*.a.test\",\"headers\":{\"x\":\"y\"}}]}",
+         "more than one domain"},
+        {"{\"transforms\":[{\"domain\":\"a.test\",\"headers\":{\"x\":\"${secret.k}\"}}]}",
+         "a secret"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
+        struct atoll_error err = {0};
+        json_t *network = NULL;
+        int r = atoll_e2b_network(cases[i].policy, &network, &err);
+        ATOLL_AUTOFREE char *text =
+            network ? json_dumps(network, JSON_COMPACT) : strdup(r < 0 ? err.text : "null");
+
+        if (r == 0 ? strcmp(text, cases[i].wanted) != 0
+                   : err.kind != ATOLL_ERR_UNIMPLEMENTED || !strstr(text, cases[i].wanted))
+            fail_msg("%s: %s", cases[i].policy, text);
+        json_decref(network);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sandboxes),  cmocka_unit_test(hostile_sandboxes),
-        cmocka_unit_test(samples),    cmocka_unit_test(creations),
-        cmocka_unit_test(refusals),   cmocka_unit_test(hours),
-        cmocka_unit_test(requests),   cmocka_unit_test(events_in_pieces),
+        cmocka_unit_test(networks),
+        cmocka_unit_test(sandboxes),
+        cmocka_unit_test(hostile_sandboxes),
+        cmocka_unit_test(samples),
+        cmocka_unit_test(creations),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(hours),
+        cmocka_unit_test(requests),
+        cmocka_unit_test(events_in_pieces),
         cmocka_unit_test(bad_events),
     };
 

@@ -162,6 +162,11 @@ static void errors_say_why_of_each(void **state)
     text = route(&wish, &offers, &err);
     assert_int_equal(err.kind, ATOLL_ERR_UNIMPLEMENTED);
     assert_non_null(strstr(text, "docker cannot enforce a network policy"));
+    wish = (struct atoll_route_request){
+        .provider = "docker", .network = ATOLL_NETWORK_BRIDGE, .denies = true};
+    text = route(&wish, &offers, &err);
+    assert_int_equal(err.kind, ATOLL_ERR_UNIMPLEMENTED);
+    assert_non_null(strstr(text, "docker cannot enforce what the operator denies"));
     wish = (struct atoll_route_request){.pauses = true, .isolation = "namespaces"};
     offers.list[0].caps = &no_freezer;
     text = route(&wish, &offers, &err);

@@ -26,7 +26,11 @@ static int find(struct atoll_engine *engine, const char *id, struct atoll_sandbo
                           id);
     if (!atoll_network_serves(s))
         return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                          "provider %s cannot enforce a network policy", s->provider->ops->name);
+                          s->provider->ops->caps(s->provider)->policies
+                              ? "provider %s cannot change the network policy of a sandbox: create "
+                                "another one"
+                              : "provider %s cannot enforce a network policy",
+                          s->provider->ops->name);
     *ret = s;
     return 0;
 }

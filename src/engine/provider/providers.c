@@ -449,7 +449,7 @@ bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll
         .builds = caps->builds,
         .snapshots = caps->snapshots || caps->snapshot_layers,
         .volumes = caps->volumes,
-        .policies = caps->sockets && entry->engine->network->program,
+        .policies = caps->policies || (caps->sockets && entry->engine->network->program),
         .pause = caps->pause,
         .persistent = caps->persistent,
         .set_limits = caps->set_limits,

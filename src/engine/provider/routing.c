@@ -95,8 +95,11 @@ static void check_abilities(const struct atoll_route_request *w, const struct at
     } else if (network != ATOLL_NETWORK_NONE && caps->sockets && p->lacks_egress) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED,
                "has no networks, because the program atoll-egress is not installed");
-    } else if (w->policy && network != ATOLL_NETWORK_NONE && !caps->sockets) {
+    } else if (w->policy && network != ATOLL_NETWORK_NONE && !caps->sockets && !caps->policies) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED, "cannot enforce a network policy");
+    } else if (w->denies && network != ATOLL_NETWORK_NONE && !caps->sockets) {
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED,
+               "cannot enforce what the operator denies (--network-deny)");
     } else if (w->persistent && !caps->persistent) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED,
                caps->layers ? "cannot keep the disk of a sandbox (persistent): atolld needs root"

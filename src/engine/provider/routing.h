@@ -21,6 +21,7 @@ struct atoll_route_request {
     enum atoll_network network;
     bool network_is_given; /* else, with NONE, the default of each provider */
     bool policy;           /* a policy restricts the network, if it has one */
+    bool denies;           /* the operator denies targets */
 };
 
 /* One provider: what it can do, and its present state. */

@@ -219,6 +219,7 @@ void atoll_sandbox_make(struct atoll_sandbox *s, atoll_provider_created_fn *done
     s->spec.metadata_json = s->options.metadata_json;
     s->spec.env = s->options.env;
     s->spec.region = s->options.region;
+    s->spec.network_json = s->options.network_json;
     s->spec.credential = s->options.credential;
     s->spec.mounts = s->options.mounts;
     s->spec.read_only = s->options.read_only;

@@ -198,7 +198,8 @@ static const char *choose_template(const struct atoll_e2b_provider *p,
     return spec->image[0] ? spec->image : size ? size->template_name : p->template_id;
 }
 
-static json_t *new_sandbox(struct atoll_e2b_provider *p, const struct atoll_spec *spec)
+static json_t *new_sandbox(struct atoll_e2b_provider *p, const struct atoll_spec *spec,
+                           json_t *network)
 {
     const struct atoll_e2b_create_params request = {
         .template_id = choose_template(p, spec),
@@ -208,6 +209,7 @@ static json_t *new_sandbox(struct atoll_e2b_provider *p, const struct atoll_spec
         .daemon_id = p->daemon_id,
         .metadata_json = spec->metadata_json,
         .env = spec->env,
+        .network = network,
     };
 
     return atoll_e2b_create_message(&request);
@@ -260,7 +262,7 @@ static int read_own(const struct atoll_spec *spec, const json_t *answer,
 
 static int ask_for_one(struct atoll_e2b_provider *p, const struct atoll_remote_api *given,
                        const struct atoll_sync_call *call, const struct atoll_spec *spec,
-                       struct atoll_e2b_remote *ret, struct atoll_error *err)
+                       json_t *network, struct atoll_e2b_remote *ret, struct atoll_error *err)
 {
     ATOLL_REMOTE_AUTOANSWER struct atoll_remote_answer answer = {0};
     ATOLL_REMOTE_AUTOJSON json_t *json = NULL;
@@ -270,12 +272,12 @@ static int ask_for_one(struct atoll_e2b_provider *p, const struct atoll_remote_a
     api.headers = NULL;
     r = create_headers(given, spec, &api.headers, err);
     if (r == 0)
-        r = atoll_remote_api_ask(&api, call, "create", "POST", "/sandboxes", new_sandbox(p, spec),
-                                 &answer, err);
+        r = atoll_remote_api_ask(&api, call, "create", "POST", "/sandboxes",
+                                 new_sandbox(p, spec, network), &answer, err);
     if (r == 0 && lower_lease(p, &answer)) {
         atoll_remote_answer_done(&answer);
-        r = atoll_remote_api_ask(&api, call, "create", "POST", "/sandboxes", new_sandbox(p, spec),
-                                 &answer, err);
+        r = atoll_remote_api_ask(&api, call, "create", "POST", "/sandboxes",
+                                 new_sandbox(p, spec, network), &answer, err);
     }
     curl_slist_free_all(api.headers);
     if (r == 0 && (answer.status < 200 || answer.status > 299)) {
@@ -309,14 +311,19 @@ int atoll_e2b_op_create(struct atoll_sync_provider *base, const struct atoll_syn
 {
     struct atoll_e2b_provider *p = own(base);
     ATOLL_E2B_AUTOACCOUNT struct atoll_e2b_account account = {0};
+    ATOLL_REMOTE_AUTOJSON json_t *network = NULL;
     struct atoll_e2b_remote remote = {0};
-    int r = atoll_e2b_account_open(p, spec, &account, err);
+    int r = spec->network == ATOLL_NETWORK_BRIDGE
+                ? atoll_e2b_network(spec->network_json, &network, err)
+                : 0;
 
+    if (r == 0)
+        r = atoll_e2b_account_open(p, spec, &account, err);
     if (r == 0 && atoll_remote_leases_is_unconfirmed(p->leases, spec->id))
         r = kill_by_id(p, &account.api, call, "create", spec->id, err);
     if (r < 0)
         return r;
-    r = ask_for_one(p, &account.api, call, spec, &remote, err);
+    r = ask_for_one(p, &account.api, call, spec, network, &remote, err);
     if (r == 0)
         r = atoll_remote_leases_put(p->leases, remote.handle, &remote, remote.paused, true, err);
     if (r == 0)

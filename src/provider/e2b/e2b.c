@@ -73,6 +73,7 @@ static const struct atoll_sync_ops ops = {
              .own_templates = true,
              .pause = true,
              .stats = true,
+             .policies = true,
              .networks = 1u << ATOLL_NETWORK_NONE | 1u << ATOLL_NETWORK_BRIDGE},
     .missing_limits = missing_limits,
     .create = atoll_e2b_op_create,

@@ -152,9 +152,10 @@ json_t *atoll_e2b_create_message(const struct atoll_e2b_create_params *request)
 {
     json_t *metadata = metadata_of(request), *env = env_of(request->env);
 
-    return json_pack("{s:s,s:I,s:b,s:b,s:o,s:o}", "templateID", request->template_id, "timeout",
-                     (json_int_t)request->timeout_s, "secure", 1, "allow_internet_access",
-                     request->internet, "metadata", metadata, "envVars", env);
+    return json_pack("{s:s,s:I,s:b,s:b,s:o,s:o,s:O*}", "templateID", request->template_id,
+                     "timeout", (json_int_t)request->timeout_s, "secure", 1,
+                     "allow_internet_access", request->internet, "metadata", metadata, "envVars",
+                     env, "network", request->network);
 }
 
 int atoll_e2b_envelope(struct atoll_buf *out, const char *message)

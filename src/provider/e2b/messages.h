@@ -51,9 +51,15 @@ struct atoll_e2b_create_params {
     const char *id, *daemon_id;
     const char *metadata_json; /* an object of strings, or NULL; our own entries override it */
     const char *const *env;    /* NAME=VALUE, NULL-terminated, or NULL */
+    json_t *network;           /* borrowed; NULL: all that the service permits */
 };
 /* The body of a create; NULL when out of memory. */
 json_t *atoll_e2b_create_message(const struct atoll_e2b_create_params *request);
+
+/* network.c: a policy in its canonical form as "network" of a create; NULL: everything. *ret NULL: nothing
+ * is to be said. UNIMPLEMENTED: the service cannot enforce it; the text says what. */
+int atoll_e2b_network(const char *policy_json, json_t **ret,
+                      struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* Appends the envelope of a message. */
 int atoll_e2b_envelope(struct atoll_buf *out, const char *message) ATOLL_MUST_CHECK;
