@@ -167,6 +167,7 @@ ATOLL_DAYTONA_HANDLER(snapshot_remove);
 ATOLL_DAYTONA_HANDLER(snapshot_activate);
 ATOLL_DAYTONA_HANDLER(snapshot_deactivate);
 ATOLL_DAYTONA_HANDLER(snapshot_sandbox);
+ATOLL_DAYTONA_HANDLER(fork);
 ATOLL_DAYTONA_HANDLER(unsupported);
 /* volumes.c */
 ATOLL_DAYTONA_HANDLER(volume_list);
