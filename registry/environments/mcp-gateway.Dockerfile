@@ -34,15 +34,15 @@ import { CallToolRequestSchema, ListToolsRequestSchema } from '@modelcontextprot
 
 const PORT = 50005
 const FILES = '/etc/mcp-gateway'
-const npm = name => ({ install: ['npm', 'install', '--global', name], npm: name })
-const pip = name => ({ install: ['python3', '-m', 'pip', 'install', name], module: name.replaceAll('-', '_') })
+const npm = (name, program) => ({ install: ['npm', 'install', '--global', name], program })
+const pip = name => ({ install: ['python3', '-m', 'pip', 'install', name], program: name })
 const KNOWN = {
-    context7: npm('@upstash/context7-mcp'),
+    context7: npm('@upstash/context7-mcp', 'context7-mcp'),
     fetch: pip('mcp-server-fetch'),
-    filesystem: { ...npm('@modelcontextprotocol/server-filesystem'), args: c => c.paths },
+    filesystem: { ...npm('@modelcontextprotocol/server-filesystem', 'mcp-server-filesystem'), args: c => c.paths },
     git: { ...pip('mcp-server-git'), args: c => (c.paths ?? []).slice(0, 1).flatMap(p => ['--repository', p]) },
-    memory: npm('@modelcontextprotocol/server-memory'),
-    sequentialthinking: npm('@modelcontextprotocol/server-sequential-thinking'),
+    memory: npm('@modelcontextprotocol/server-memory', 'mcp-server-memory'),
+    sequentialthinking: npm('@modelcontextprotocol/server-sequential-thinking', 'mcp-server-sequential-thinking'),
     time: pip('mcp-server-time'),
 }
 
@@ -73,9 +73,8 @@ function repositoryCommand(name, config) {
 
 function knownCommand(name, config) {
     pull(name)
-    const { npm, module, args = () => [] } = KNOWN[name]
-    const [command, ...first] = npm ? ['npx', '--no-install', npm] : ['python3', '-m', module]
-    return { command, args: [...first, ...args(config)], env: process.env }
+    const { program, args = () => [] } = KNOWN[name]
+    return { command: program, args: args(config), env: process.env }
 }
 
 async function connect(name, config) {
@@ -130,7 +129,7 @@ function start(config) {
     const child = spawn(process.execPath, [import.meta.filename, 'serve', config],
         { detached: true, stdio: ['ignore', log, log, 'ipc'] })
     child.on('message', () => process.exit(0))
-    child.on('exit', () => die(fs.readFileSync(`${FILES}/log`, 'utf8').trim()))
+    child.on('exit', () => die(fs.readFileSync(`${FILES}/log`, 'utf8').trim().replace(/^mcp-gateway: /, '')))
 }
 
 const [verb, ...rest] = process.argv.slice(2)

@@ -84,6 +84,7 @@ static int create(struct atoll_cli *cli, const void *options, int argc ATOLL_UNU
         r = atoll_cli_add_env(request, &o->env, err);
     if (r == 0)
         r = add_config(request, o->agent_config, err);
+    atoll_cli_set_timeout(cli, -1); /* the template may be built first, or an image pulled */
     if (r == 0)
         r = atoll_cli_call(cli, "POST", "/api/sessions", request, &reply, err);
     if (r < 0)

@@ -51,6 +51,15 @@ TARGETS = (
     Target("download from it / the same", ("figure", "providers", "down_ratio", 1), 1.3, True),
     Target("create, pooled container / docker run", ("figure", "providers", "create_ratio", 1), 0.1,
            True),
+    Target("create, ten layers / host", ("figure", "layers", "ratio", 1), 1.2, True),
+    Target("build with nothing changed", ("figure", "rebuild", "again_ms", 1), 50, True, " ms"),
+    Target("unpack, large files / tar", ("figure", "unpack", "large_ratio", 1), 0.8, False),
+    Target("the same, gzip", ("figure", "unpack", "large_gzip_ratio", 1), 0.8, False),
+    Target("unpack, many files / tar", ("figure", "unpack", "small_ratio", 1), 0.8, False),
+    Target("the same, gzip", ("figure", "unpack", "small_gzip_ratio", 1), 0.8, False),
+    Target("200 templates on one / its bytes", ("figure", "shared", "ratio", 1), 1.1, True),
+    Target("buildah / build of ten steps", ("figure", "builders", "buildah_ratio", 1), 1, False),
+    Target("docker build / the same", ("figure", "builders", "docker_ratio", 1), 1, False),
 )
 
 
@@ -92,7 +101,8 @@ def value_of(target: Target, data: dict):
         return times[name]["p50_ms"] / times[other]["p50_ms"]
     if name not in data["scale"]:
         return None
-    return data["scale"][name][other] / rest[0]
+    figure = data["scale"][name].get(other)  # a contender may be missing
+    return None if figure is None else figure / rest[0]
 
 
 def judge(target: Target, data: dict) -> dict:
@@ -140,8 +150,34 @@ def table(data: dict) -> list:
     return lines
 
 
-def scale_lines(scale: dict) -> list:
+def template_lines(scale: dict) -> list:
     lines = []
+    if "layers" in scale:
+        m = scale["layers"]
+        lines.append(f"create, {m['layers']} layers          {m['layers_ms']:.2f} ms, host template "
+                     f"{m['host_ms']:.2f} ms")
+    if "rebuild" in scale:
+        r = scale["rebuild"]
+        lines.append(f"atoll build, ten steps      {r['first_ms']:.0f} ms, again {r['again_ms']:.1f} ms, "
+                     f"at least {r['least_ms']:.1f} ms")
+    if "unpack" in scale:
+        u = scale["unpack"]
+        lines.append(f"unpack {u['bytes'] >> 20} MiB              large files "
+                     f"{u['large_mb_per_second']:.0f} MB/s, many files {u['small_mb_per_second']:.0f} MB/s")
+    if "shared" in scale:
+        s = scale["shared"]
+        lines.append(f"{s['templates']} templates on one        {s['bytes'] / 1e6:.1f} MB, it alone "
+                     f"{s['base_bytes'] / 1e6:.1f} MB; {s['each_ms']:.0f} ms each")
+    if "builders" in scale:
+        b = scale["builders"]
+        lines.append("ten steps, without network  " + ", ".join(
+            f"{name} {b[f'{name}_ms']:.0f} ms" if f"{name}_ms" in b else f"{name}: {b[f'{name}_problem']}"
+            for name in ("atoll", "buildah", "docker")))
+    return lines
+
+
+def scale_lines(scale: dict) -> list:
+    lines = template_lines(scale)
     if "memory" in scale:
         m = scale["memory"]
         lines.append(f"memory per idle sandbox     {m['bytes_each'] / 1e6:.3f} MB "
