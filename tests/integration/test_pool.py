@@ -153,3 +153,23 @@ def test_the_deadline_of_the_first_that_asked_is_not_inherited(rest):
         made.destroy()
         return pooled
     wait_until(is_pooled, 60, lambda: "each one is made when it is asked for")
+
+
+def test_images_with_a_user_and_a_directory_are_made_ahead(pooled, rest, tmp_path):
+    """By habit, as for other kinds: the second create of a template is enough for the next ones."""
+    (tmp_path / "Dockerfile").write_text("FROM host\nUSER nobody\nWORKDIR /srv/here\nENV COLOUR=blue\n")
+    pooled.atoll("build", "-t", "habit", str(tmp_path), check=True)
+    made = []
+
+    def is_pooled():
+        box = Box(rest, template="habit")
+        made.append(box)
+        ran = box.run("id -un; pwd; echo $COLOUR")
+        assert ran["stdout"] == "nobody\n/srv/here\nblue\n", ran
+        pooled_now = box.view["pooled"]
+        box.destroy()
+        return pooled_now
+
+    wait_until(is_pooled, 60, lambda: "no sandbox of the template comes from the pool")
+    # A user that the template does not have is refused, as in a sandbox that is made new.
+    assert rest.post("/api/sandboxes", {"template": "habit", "user": "stranger"}).status in (400, 404, 409)

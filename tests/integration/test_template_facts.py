@@ -114,3 +114,38 @@ def test_workers_read_an_archive(world, tmp_path):
     answer.close()
     connection.close()
     wait_until(lambda: descriptors(world) == 0, 10, lambda: "the archive is still open")
+
+
+def report_of(version):
+    return {check["name"]: check for check in version["report"]["checks"]}
+
+
+def test_a_build_is_tried(world, tmp_path):
+    version = build(world, "tried", tmp_path, STATIC + "RUN /bin/busybox mkdir /root\nENV HOME=/root\n")
+    report = report_of(version)
+    assert version["report"]["ok"] is True
+    assert [report[name]["result"] for name in ("agent", "sh", "home")] == ["ok", "ok", "ok"]
+    assert report["home"]["detail"] == "/root" and "start" not in report
+    assert '"report"' in world.atoll("template", "show", "tried", check=True).stdout
+    assert world.json("ls")["sandboxes"] == []
+
+
+def test_an_image_without_a_shell_is_no_failure(world, tmp_path):
+    version = build(world, "shellless", tmp_path, "FROM scratch\nCOPY busybox /program\n")
+    assert version["report"]["ok"] is True and report_of(version)["sh"]["result"] == "absent"
+
+
+def test_the_report_names_the_ports_of_the_start_command(world, tmp_path):
+    version = build(world, "serving", tmp_path, "FROM host\n", "--start", "python3 -m http.server 8123",
+                    "--ready", "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 8123))'")
+    report = report_of(version)
+    assert report["start"]["result"] == "ok" and report["ports"]["detail"] == "8123"
+    assert report["user"]["detail"] in ("user", "root")
+
+
+def test_the_report_survives_a_restart(tmp_path):
+    with running(BUILD) as daemon:
+        before = build(daemon, "kept", tmp_path, STATIC)["report"]
+        daemon.stop()
+        daemon.start()
+        assert Rest(daemon.socket).get("/api/templates/kept").json["report"] == before

@@ -8,6 +8,7 @@
 #include "base/switches.h"
 #include "base/text.h"
 #include "engine/build/build_internal.h"
+#include "engine/build/trial.h"
 #include "engine/json_memory.h"
 #include "engine/template/pull.h"
 #include "image/dockerfile.h"
@@ -39,6 +40,7 @@ struct atoll_makes *atoll_makes(struct atoll_engine *engine)
     if (!engine->makes) {
         engine->makes = atoll_alloc(sizeof(*engine->makes));
         atoll_list_init(&engine->makes->makes);
+        atoll_list_init(&engine->makes->trials);
         atoll_runs_init(&engine->makes->runs);
     }
     return engine->makes;
@@ -133,6 +135,7 @@ void atoll_makes_done(struct atoll_engine *engine)
     ATOLL_LIST_FOREACH (&engine->makes->makes, node)
         atoll_make_free(ATOLL_CONTAINER_OF(node, struct atoll_make, node));
     atoll_runs_done(&engine->makes->runs);
+    atoll_trials_done(&engine->makes->trials);
     atoll_timer_cancel(&engine->makes->prune);
     free(ATOLL_TAKE_PTR(engine->makes));
 }

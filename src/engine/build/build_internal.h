@@ -107,6 +107,7 @@ struct atoll_make {
 struct atoll_makes {
     struct atoll_list makes; /* of struct atoll_make */
     struct atoll_runs runs;
+    struct atoll_list trials; /* of struct trial, owned; trial.c */
     struct atoll_timer prune;
 };
 /* Those of the engine; made at the first call. */

@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <string.h>
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/switches.h"
 #include "engine/build/build_internal.h"
@@ -9,9 +10,9 @@
 #include "engine/template/versions.h"
 
 /*
- * The end of a build that has its layers: makes the version. A version with a start command gets its tags
- * only when a trial of it has succeeded; after a failed one it is removed. A version that the template had
- * already was tried when it was made.
+ * The end of a build that has its layers: makes the version and tries it. The report of the trial is kept with
+ * it. A version with a start command gets its tags only when the trial has succeeded; after a failed one it is
+ * removed. A version that the template had already was tried when it was made.
  */
 
 struct trying {
@@ -19,7 +20,7 @@ struct trying {
     char id[ATOLL_VERSION_ID_LEN + 1]; /* of the build, which may be canceled meanwhile */
 };
 
-static bool needs_trial(const struct atoll_make *make)
+static bool has_commands(const struct atoll_make *make)
 {
     return make->start_cmd || make->ready_cmd;
 }
@@ -63,17 +64,26 @@ static void end_ready(struct atoll_make *make)
         atoll_make_end(make, ATOLL_MAKE_READY);
 }
 
-static void on_tried(void *arg, const struct atoll_error *error)
+static void on_tried(void *arg, const char *report_json, const struct atoll_error *error)
 {
     struct trying *t = arg;
     struct atoll_make *make = atoll_make_by_id(t->engine, t->id);
     char reference[ATOLL_TEMPLATE_NAME_MAX + 100];
+    struct atoll_error err;
 
+    /* The version has the id of the build. */
+    if (!error && atoll_version_set_report(t->engine, t->id, report_json, &err) < 0)
+        atoll_log(ATOLL_LOG_WARN, "report of a trial is not stored", "version", t->id, "error",
+                  err.text, NULL);
     free(t);
     if (!make || make->state != ATOLL_MAKE_RUNNING)
         return;
-    if (!error) {
+    if (!error && has_commands(make)) {
         end_ready(make);
+        return;
+    }
+    if (!error) {
+        atoll_make_end(make, ATOLL_MAKE_READY);
         return;
     }
     write_reference(make, reference, sizeof(reference));
@@ -86,6 +96,7 @@ static void try_version(struct atoll_make *make)
     struct trying *t = atoll_alloc(sizeof(*t));
     char reference[ATOLL_TEMPLATE_NAME_MAX + 100];
     const struct atoll_trial_request request = {.tenant = make->tenant,
+                                                .version_id = t->id,
                                                 .reference = reference,
                                                 .start_cmd = make->start_cmd,
                                                 .ready_cmd = make->ready_cmd,
@@ -95,7 +106,8 @@ static void try_version(struct atoll_make *make)
     t->engine = make->engine;
     memcpy(t->id, make->id, sizeof(t->id));
     write_reference(make, reference, sizeof(reference));
-    atoll_make_log_note(make, "note", 0, 0, "waiting until the start command is ready");
+    if (has_commands(make))
+        atoll_make_log_note(make, "note", 0, 0, "waiting until the start command is ready");
     atoll_trial_run(make->engine, &request, on_tried, t);
 }
 
@@ -107,7 +119,7 @@ static int add_version(struct atoll_make *make, struct atoll_template_view *ret,
     const struct atoll_version_new version = {
         .owner = make->owner,
         .name = make->name,
-        .tags = needs_trial(make) ? "" : tags_of(make),
+        .tags = has_commands(make) ? "" : tags_of(make),
         .id = make->id,
         .layers = target->layers,
         .config_json = config,
@@ -146,10 +158,10 @@ void atoll_make_finish(struct atoll_make *make)
     (void)snprintf(make->version, sizeof(make->version), "%s", view.id);
     (void)snprintf(make->digest, sizeof(make->digest), "%s", view.digest);
     atoll_fault_die("build.version");
-    if (!needs_trial(make))
-        atoll_make_end(make, ATOLL_MAKE_READY);
-    else if (strcmp(view.id, make->id) == 0)
+    if (strcmp(view.id, make->id) == 0)
         try_version(make);
-    else
+    else if (has_commands(make))
         end_ready(make);
+    else
+        atoll_make_end(make, ATOLL_MAKE_READY);
 }

@@ -138,6 +138,12 @@ static void complete(struct atoll_sandbox *s)
         tell_created(s, NULL);
 }
 
+static void warn_user(struct atoll_sandbox *s)
+{
+    (void)snprintf(s->spec.warning, sizeof(s->spec.warning),
+                   "its commands run as `user`, because this host gives it only one user id");
+}
+
 static void on_user(void *arg, const struct atoll_reply *answer)
 {
     struct atoll_sandbox *s = arg;
@@ -148,8 +154,7 @@ static void on_user(void *arg, const struct atoll_reply *answer)
                          "destroyed while it was being created");
         abandon(s, &err);
     } else if (answer->error && answer->error->kind == ATOLL_ERR_FAILED_PRECONDITION) {
-        (void)snprintf(s->spec.warning, sizeof(s->spec.warning),
-                       "its commands run as `user`, because this host gives it only one user id");
+        warn_user(s);
         complete(s);
     } else if (answer->error) {
         abandon(s, answer->error);
@@ -262,6 +267,7 @@ static void make(struct atoll_engine *engine, const struct atoll_options *option
 struct handover {
     struct atoll_engine *engine;
     char id[ATOLL_ID_LEN + 1];
+    struct atoll_limits was; /* that it was made with */
     atoll_sandbox_fn *done;
     void *arg;
 };
@@ -316,10 +322,40 @@ static void on_limits_set(void *arg, const struct atoll_error *error)
         atoll_network_attach(s, on_attached, arg);
 }
 
+/* Its default user is known to the agent, or is the built-in one. */
+static void adjust(struct handover *h, struct atoll_sandbox *s)
+{
+    const struct atoll_limits *was = &h->was, *l = &s->spec.limits;
+
+    tell_rest(s);
+    if (was->memory_bytes == l->memory_bytes && was->cpu_millis == l->cpu_millis &&
+        was->pids == l->pids)
+        on_limits_set(h, NULL);
+    else
+        s->provider->ops->set_limits(s->provider, &s->spec, &s->spec.limits, on_limits_set, h);
+}
+
+static void on_handed_user(void *arg, const struct atoll_reply *answer)
+{
+    struct handover *h = arg;
+    const struct atoll_error *error = answer->error;
+    struct atoll_error gone;
+    struct atoll_sandbox *s;
+
+    if (error && error->kind == ATOLL_ERR_FAILED_PRECONDITION)
+        error = NULL; /* see on_user() */
+    s = check_alive(h, &error, &gone);
+    if (s && !error && answer->error)
+        warn_user(s);
+    if (error)
+        end_handover(h, s, error);
+    else
+        adjust(h, s);
+}
+
 static void hand_over(struct atoll_sandbox *s, const struct atoll_options *options,
                       const struct atoll_place *place, atoll_sandbox_fn *done, void *arg)
 {
-    const struct atoll_limits was = s->spec.limits, *l = &place->spec.limits;
     struct handover *h = atoll_alloc(sizeof(*h));
     struct atoll_error err;
 
@@ -332,26 +368,24 @@ static void hand_over(struct atoll_sandbox *s, const struct atoll_options *optio
         return;
     }
     atoll_options_end_create(&s->options);
-    *h = (struct handover){.engine = s->engine, .done = done, .arg = arg};
+    *h = (struct handover){.engine = s->engine, .was = s->spec.limits, .done = done, .arg = arg};
     memcpy(h->id, s->spec.id, sizeof(h->id));
-    s->spec.limits = *l;
+    s->spec.limits = place->spec.limits;
     s->created_unix_ms = atoll_clock_unix_ms();
     s->created_ms = atoll_clock_ms();
     s->pooled = true;
     atoll_tenant_enter(s);
-    atoll_sandbox_tell_agent(s);
-    if (was.memory_bytes == l->memory_bytes && was.cpu_millis == l->cpu_millis &&
-        was.pids == l->pids)
-        on_limits_set(h, NULL);
-    else
-        s->provider->ops->set_limits(s->provider, &s->spec, &s->spec.limits, on_limits_set, h);
+    if (!s->options.user)
+        adjust(h, s);
+    else if (ask_user(s, on_handed_user, h, &err) < 0)
+        end_handover(h, s, &err);
 }
 
 static void launch(struct atoll_engine *engine, const struct atoll_options *options,
                    const struct atoll_place *place, atoll_sandbox_fn *done, void *arg)
 {
     bool fits = place->entry == engine->builder && options->mount_count == 0 && !options->login &&
-                !options->workdir && !options->user && !options->read_only;
+                !options->read_only;
     struct atoll_sandbox *s;
     struct atoll_error err;
 

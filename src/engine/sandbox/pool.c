@@ -163,8 +163,8 @@ static bool can_be_pooled(const struct atoll_sandbox *s)
 
     return engine->config.pool > 0 && s->entry == engine->builder && !s->spec.persistent &&
            !*s->spec.image && !atoll_version_is_temporary(s->version) &&
-           s->options.mount_count == 0 && !s->options.workdir && !s->options.read_only &&
-           !s->options.user && (s->spec.network == ATOLL_NETWORK_NONE || atoll_network_serves(s));
+           s->options.mount_count == 0 && !s->options.read_only &&
+           (s->spec.network == ATOLL_NETWORK_NONE || atoll_network_serves(s));
 }
 
 /* One more request for sandboxes of this kind. language "": without an interpreter. */
