@@ -187,6 +187,19 @@ def test_initialize(rest):
     assert unknown["result"]["serverInfo"]["name"] == "atoll"
 
 
+def test_without_a_handshake(rest):
+    """Version 2026-07-28: the version is in each request."""
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+    found = Mcp(rest).ask("server/discover", _meta=meta)["result"]
+    assert found["supportedVersions"] == ["2026-07-28"] and found["resultType"] == "complete"
+    assert found["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "atoll"
+    ran = Mcp(rest).ask("tools/call", name="run_command", arguments={"command": "echo hi"}, _meta=meta)["result"]
+    assert ran["content"][0]["text"] == "hi\n" and ran["resultType"] == "complete"
+    meta["io.modelcontextprotocol/protocolVersion"] = "2030-01-01"
+    assert Mcp(rest).ask("tools/list", _meta=meta)["error"]["code"] == -32022
+    Mcp(rest).tool("sandbox_stop", sandbox="mcp")
+
+
 def test_a_session_has_its_own_sandbox(rest, mcp):
     names = [tool["name"] for tool in mcp.ask("tools/list")["result"]["tools"]]
     assert {"run_command", "run_code", "read_file", "write_file", "sandbox_create", "preview_url"} < set(names)

@@ -8,7 +8,10 @@
 #include "api/mcp/mcp_internal.h"
 #include "base/rand.h"
 
-/* Versions of the protocol, the newest first. */
+/* Since this version a client says in each request which version it speaks, instead of a handshake, and there
+ * are no sessions. */
+static const char modern[] = "2026-07-28";
+/* Versions with a handshake, the newest first. */
 static const char *const versions[] = {"2025-11-25", "2025-06-18", "2025-03-26"};
 
 static const char instructions[] =
@@ -58,9 +61,23 @@ static json_t *id_of(const struct atoll_mcp_request *req)
     return req->message.id ? json_deep_copy(req->message.id) : json_null();
 }
 
+/* What modern clients expect in addition. Lists may change at any time. */
+static void add_modern(const struct atoll_mcp_request *req, json_t *result)
+{
+    (void)json_object_set_new(result, "resultType", json_string("complete"));
+    if (strcmp(req->message.method, "tools/call") == 0)
+        return;
+    (void)json_object_set_new(result, "ttlMs", json_integer(0));
+    (void)json_object_set_new(result, "cacheScope", json_string("private"));
+}
+
 void atoll_mcp_answer(struct atoll_mcp_request *req, json_t *result)
 {
-    json_t *envelope =
+    json_t *envelope;
+
+    if (result && req->modern)
+        add_modern(req, result);
+    envelope =
         result ? json_pack("{s:s, s:o, s:o}", "jsonrpc", "2.0", "id", id_of(req), "result", result)
                : NULL;
 
@@ -176,6 +193,25 @@ static void end_session(struct atoll_api_call *call, const uint8_t *body ATOLL_U
 
 /* Methods. */
 
+static json_t *capabilities(void)
+{
+    return json_pack("{s:{s:b}, s:{}}", "tools", "listChanged", 0, "resources");
+}
+
+static json_t *server_info(void)
+{
+    return json_pack("{s:s, s:s, s:s}", "name", "atoll", "title", "Atoll sandboxes", "version",
+                     ATOLL_VERSION);
+}
+
+static void discover(struct atoll_mcp_request *req)
+{
+    req->modern = true;
+    atoll_mcp_answer(req, json_pack("{s:[s], s:o, s:s, s:{s:o}}", "supportedVersions", modern,
+                                    "capabilities", capabilities(), "instructions", instructions,
+                                    "_meta", "io.modelcontextprotocol/serverInfo", server_info()));
+}
+
 static void initialize(struct atoll_mcp_request *req)
 {
     const char *asked = json_string_value(json_object_get(req->message.params, "protocolVersion"));
@@ -186,10 +222,8 @@ static void initialize(struct atoll_mcp_request *req)
             version = versions[i];
     if (!*req->session)
         new_session(req->call);
-    atoll_mcp_answer(req, json_pack("{s:s, s:{s:{s:b}, s:{}}, s:{s:s, s:s, s:s}, s:s}",
-                                    "protocolVersion", version, "capabilities", "tools",
-                                    "listChanged", 0, "resources", "serverInfo", "name", "atoll",
-                                    "title", "Atoll sandboxes", "version", ATOLL_VERSION,
+    atoll_mcp_answer(req, json_pack("{s:s, s:o, s:o, s:s}", "protocolVersion", version,
+                                    "capabilities", capabilities(), "serverInfo", server_info(),
                                     "instructions", instructions));
 }
 
@@ -208,6 +242,7 @@ static const struct {
     void (*run)(struct atoll_mcp_request *req);
 } methods[] = {
     {"initialize", initialize},
+    {"server/discover", discover},
     {"ping", ping},
     {"tools/list", atoll_mcp_tools_list},
     {"tools/call", atoll_mcp_tools_call},
@@ -242,14 +277,33 @@ static void take_notice(struct atoll_mcp_request *req)
     atoll_api_reply_empty(call, 202);
 }
 
-static bool is_known_version(const struct atoll_api_call *call)
+/* The version in the request, or in its header; NULL: neither. */
+static const char *version_of(const struct atoll_mcp_request *req)
 {
-    const char *given = atoll_http_header(call->req, "mcp-protocol-version");
+    const json_t *meta = json_object_get(req->message.params, "_meta");
+    const char *given =
+        json_string_value(json_object_get(meta, "io.modelcontextprotocol/protocolVersion"));
 
+    return given ? given : atoll_http_header(req->call->req, "mcp-protocol-version");
+}
+
+static bool is_known_version(const char *given)
+{
     for (size_t i = 0; given && i < ATOLL_ARRAY_LEN(versions); i++)
         if (strcmp(given, versions[i]) == 0)
             return true;
-    return !given;
+    return !given || strcmp(given, modern) == 0;
+}
+
+static void refuse_version(struct atoll_mcp_request *req, const char *given)
+{
+    json_t *supported = json_pack("[s, s, s, s]", modern, versions[0], versions[1], versions[2]);
+    json_t *envelope = json_pack("{s:s, s:o, s:{s:i, s:s, s:{s:o, s:s}}}", "jsonrpc", "2.0", "id",
+                                 id_of(req), "error", "code", ATOLL_MCP_UNKNOWN_VERSION, "message",
+                                 "this version of the protocol is not supported", "data",
+                                 "supported", supported, "requested", given);
+
+    send(req, 400, envelope);
 }
 
 static void post(struct atoll_api_call *call, const uint8_t *body, size_t n)
@@ -262,16 +316,16 @@ static void post(struct atoll_api_call *call, const uint8_t *body, size_t n)
     req->state = atoll_api_facade_state(call->api, &atoll_mcp_facade);
     atoll_list_init(&req->node);
     r = atoll_mcp_parse(body, n, &req->message, &why);
+    req->version = version_of(req);
+    req->modern = req->version && strcmp(req->version, modern) == 0;
     if (r != 0)
         atoll_mcp_refuse(req, r, "%s", why);
     else if (!take_session(call, req->session))
         send(req, 404,
              error_envelope(id_of(req), ATOLL_MCP_INVALID_REQUEST,
                             "this session does not exist: initialize a new one"));
-    else if (!is_known_version(call))
-        atoll_mcp_refuse(req, ATOLL_MCP_INVALID_REQUEST,
-                         "MCP-Protocol-Version must be %s, %s or %s", versions[0], versions[1],
-                         versions[2]);
+    else if (!is_known_version(req->version))
+        refuse_version(req, req->version);
     else if (!req->message.id)
         take_notice(req);
     else

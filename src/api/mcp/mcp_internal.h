@@ -13,6 +13,7 @@
 #define ATOLL_MCP_INVALID_PARAMS (-32602)
 #define ATOLL_MCP_INTERNAL_ERROR (-32603)
 #define ATOLL_MCP_NOT_FOUND (-32002) /* a resource */
+#define ATOLL_MCP_UNKNOWN_VERSION (-32022)
 
 #define ATOLL_MCP_SESSION_LEN 32 /* hex digits */
 
@@ -33,6 +34,8 @@ struct atoll_mcp_request {
     struct atoll_api_call *call;
     struct atoll_mcp_message message;
     char session[ATOLL_MCP_SESSION_LEN + 1]; /* "": the client has none */
+    const char *version;                     /* of the protocol; of the message; NULL: not given */
+    bool modern;                             /* of version 2026-07-28: see mcp.c */
     bool streams;                            /* the answer is an event stream, which has begun */
     /* tools.c */
     struct atoll_list node; /* in the list of calls that can be cancelled */
