@@ -457,14 +457,17 @@ static int fill_remote_add(const struct atoll_git_request *r, struct atoll_git_c
     add(c, or (r->name, ""));
     add(c, r->url);
     add(c, r->force ? "1" : "");
+    add(c, r->fetch ? "1" : "");
     return need(err, "name", r->name);
 }
 
 static const char remote_add_script[] =
     "if test -n \"$3\" && git -C \"$d\" config --local --get \"remote.$1.url\" >/dev/null; then\n"
-    "  exec git -C \"$d\" remote set-url \"$1\" \"$2\"\n"
+    "  git -C \"$d\" remote set-url \"$1\" \"$2\" || exit\n"
+    "else\n"
+    "  git -C \"$d\" remote add \"$1\" \"$2\" || exit\n"
     "fi\n"
-    "exec git -C \"$d\" remote add \"$1\" \"$2\"\n";
+    "test -z \"$4\" || n -C \"$d\" fetch \"$1\" >&2\n";
 
 static int fill_remote_remove(const struct atoll_git_request *r, struct atoll_git_command *c,
                               struct atoll_error *err)
@@ -640,6 +643,43 @@ static const char config_unset_script[] = "git -C \"$d\" config \"$@\"\n"
                                           "test $s != 5 || s=0\n"
                                           "exit $s\n";
 
+static int fill_identity_set(const struct atoll_git_request *r, struct atoll_git_command *c,
+                             struct atoll_error *err)
+{
+    add(c, or (r->author_name, ""));
+    add(c, or (r->author_email, ""));
+    if (!r->author_name)
+        return need(err, "author", NULL);
+    return add_scope(r, c, "--local", err);
+}
+
+static const char identity_set_script[] =
+    "git -C \"$d\" config \"$3\" --replace-all user.name \"$1\" &&\n"
+    "  git -C \"$d\" config \"$3\" --replace-all user.email \"$2\"\n";
+
+/* In the format of git credential. */
+static int fill_credentials_store(const struct atoll_git_request *r, struct atoll_git_command *c,
+                                  struct atoll_error *err)
+{
+    const struct atoll_git_credentials *k = &r->credentials;
+    const char *host = strstr(c->url.server, "://");
+
+    if (!k->password || !k->username)
+        return need(err, "credentials", NULL);
+    if (!c->url.http || !host)
+        return refuse(err, "url", "must be an http or https server");
+    if (atoll_buf_appendf(&c->input, "protocol=%.*s\nhost=%s\nusername=%s\npassword=%s\n\n",
+                          (int)(host - c->url.server), c->url.server, host + 3, k->username,
+                          k->password) < 0)
+        return refuse(err, "credentials", "are too long");
+    return 0;
+}
+
+static const char credentials_store_script[] =
+    "git config --global --get credential.helper >/dev/null ||\n"
+    "  git config --global credential.helper store || exit\n"
+    "exec git credential approve\n";
+
 static const struct maker makers[] = {
     [ATOLL_GIT_CLONE] = {"clone", true, clone_script, fill_clone},
     [ATOLL_GIT_INIT] = {"init", false, NULL, fill_init},
@@ -669,6 +709,9 @@ static const struct maker makers[] = {
     [ATOLL_GIT_STASH_DROP] = {"stash drop", false, NULL, fill_stash_drop},
     [ATOLL_GIT_CONFIG] = {"config", false, config_script, fill_config},
     [ATOLL_GIT_CONFIG_SET] = {"config set", false, NULL, fill_config_set},
+    [ATOLL_GIT_IDENTITY_SET] = {"identity set", false, identity_set_script, fill_identity_set},
+    [ATOLL_GIT_CREDENTIALS_STORE] = {"credentials store", true, credentials_store_script,
+                                     fill_credentials_store},
     [ATOLL_GIT_CONFIG_UNSET] = {"config unset", false, config_unset_script, fill_config_unset},
 };
 
@@ -712,6 +755,11 @@ static int check_credentials(const struct atoll_git_request *r, const struct mak
         !atoll_git_is_credential(or (k->host, "")))
         return refuse(err, "credentials", "have an empty, too long or unprintable member");
     return 0;
+}
+
+static bool has_helper(const struct atoll_git_request *r)
+{
+    return r->credentials.password && r->op != ATOLL_GIT_CREDENTIALS_STORE;
 }
 
 /* Answers for the credential helper: lines of user names and passwords. */
@@ -786,8 +834,8 @@ static void begin_script(const struct atoll_git_request *r, const struct maker *
     char *script = NULL;
     bool has_path = r->op != ATOLL_GIT_CLONE; /* which has it among its own arguments */
 
-    if (asprintf(&script, "%s%s%s", r->credentials.password ? SECRET : PLAIN,
-                 has_path ? "d=$1\nshift\n" : "", maker->script) < 0)
+    if (asprintf(&script, "%s%s%s", has_helper(r) ? SECRET : PLAIN, has_path ? "d=$1\nshift\n" : "",
+                 maker->script) < 0)
         script = NULL;
     add(c, "sh");
     add(c, "-c");
@@ -815,7 +863,7 @@ static int fill(const struct atoll_git_request *r, const struct maker *maker,
         begin_program(r, c);
     if (maker->fill(r, c, err) < 0)
         return -EINVAL;
-    return r->credentials.password ? add_secret(r, c, err) : 0;
+    return has_helper(r) ? add_secret(r, c, err) : 0;
 }
 
 int atoll_git_command_make(const struct atoll_git_request *request, struct atoll_git_command *ret,
@@ -827,7 +875,8 @@ int atoll_git_command_make(const struct atoll_git_request *request, struct atoll
 
     *ret = (struct atoll_git_command){0};
     atoll_buf_init(&ret->input, INPUT_MAX);
-    if (request->op == ATOLL_GIT_CLONE || request->op == ATOLL_GIT_REMOTE_ADD)
+    if (request->op == ATOLL_GIT_CLONE || request->op == ATOLL_GIT_REMOTE_ADD ||
+        request->op == ATOLL_GIT_CREDENTIALS_STORE)
         r = request->url ? atoll_git_url_split(request->url, &ret->url, err)
                          : need(err, "url", NULL);
     if (r == 0 && request->op == ATOLL_GIT_CLONE && *ret->url.password &&

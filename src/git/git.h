@@ -37,7 +37,7 @@ enum atoll_git_op {
     ATOLL_GIT_BRANCH_CREATE, /* name, ref (where it starts), create: check it out as well */
     ATOLL_GIT_BRANCH_DELETE, /* name, force */
     ATOLL_GIT_REMOTES,
-    ATOLL_GIT_REMOTE_ADD,    /* name, url, force: replace its URL if it exists */
+    ATOLL_GIT_REMOTE_ADD,    /* name, url, force: replace its URL if it exists; fetch */
     ATOLL_GIT_REMOTE_REMOVE, /* name */
     ATOLL_GIT_TAGS,
     ATOLL_GIT_TAG_CREATE, /* name, ref, message (an annotated tag), author, force */
@@ -49,8 +49,12 @@ enum atoll_git_op {
     ATOLL_GIT_CONFIG,       /* scope, name (a key); all keys without it */
     ATOLL_GIT_CONFIG_SET,   /* scope, name, value */
     ATOLL_GIT_CONFIG_UNSET, /* scope, name */
+    ATOLL_GIT_IDENTITY_SET, /* scope, author: sets user.name and user.email */
+    /* url (scheme and host), credentials: stores them in the sandbox, where every program of the user
+     * can read them, for clients that ask for exactly that. */
+    ATOLL_GIT_CREDENTIALS_STORE,
 };
-#define ATOLL_GIT_OPS (ATOLL_GIT_CONFIG_UNSET + 1)
+#define ATOLL_GIT_OPS (ATOLL_GIT_CREDENTIALS_STORE + 1)
 /* "clone", "branch create", …, for messages. */
 const char *atoll_git_op_name(enum atoll_git_op op);
 
@@ -77,7 +81,7 @@ struct atoll_git_request {
     const char *author_name, *author_email; /* of a commit; NULL: as git is configured */
     uint32_t depth, limit, skip, index;
     bool all, force, create, remove, bare, staged, worktree, amend, allow_empty, ignored, remotes;
-    bool set_upstream, tags, prune, rebase, ff_only, submodules;
+    bool set_upstream, tags, prune, rebase, ff_only, submodules, fetch;
     bool insecure_tls; /* do not check the certificate of the server */
     struct atoll_git_credentials credentials;
 };
