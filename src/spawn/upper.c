@@ -395,6 +395,8 @@ static int prune_entry(struct atoll_upper *u, struct place *at, const char *name
     struct stat st;
     int r = atoll_walk_join(path, at->path, name);
 
+    if (r == 0 && is_skipped(u, path)) /* usr, which is another copy's */
+        return 0;
     if (r == 0 && fstatat(at->from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? discard(u, at, name) : -errno;
     return r < 0 ? r : is_kept(u, path, &st) ? 0 : discard(u, at, name);

@@ -86,6 +86,13 @@ def repository(world):
     return {"id": box}
 
 
+def snapped(world):
+    """A snapshot with a name of its own."""
+    box = world.box()
+    name = world.mine.post(f"/api/sandboxes/{box}/snapshots", {}).json["name"]
+    return {"id": box, "name": name, "template": name}
+
+
 def persistent(world):
     return {"id": world.box(persistent=True)}
 
@@ -212,16 +219,19 @@ SANDBOXES = {
                                 given=paused),
     f"POST {BOX}/stop": Entry(Ask(200, check=has("state", value="stopped")), Ask(400, at=NO_ID),
                               given=persistent),
-    # Where native cannot freeze, it has no snapshots: see test_state.py.
-    f"POST {BOX}/snapshot": Entry(Ask(501, body={"name": "snap"}), Ask(400, body={"name": ".bad"})),
-    f"POST {BOX}/snapshots": Entry(Ask(501, body={}), Ask(400, body={"name": ".bad"})),
-    f"GET {BOX}/snapshots": Entry(Ask(200, check=has("snapshots")), Ask(400, at=NO_ID)),
-    f"POST {BOX}/fork": Entry(Ask(501, body={"count": 2}), Ask(400, body={"count": 101})),
+    f"POST {BOX}/snapshot": Entry(Ask(201, body={"name": "snap"}, check=has("version")),
+                                  Ask(400, body={"name": ".bad"})),
+    f"POST {BOX}/snapshots": Entry(Ask(201, body={}, check=has("made", "files")),
+                                   Ask(400, body={"name": ".bad"})),
+    f"GET {BOX}/snapshots": Entry(Ask(200, check=shows("name")), Ask(400, at=NO_ID), given=snapped),
+    f"POST {BOX}/fork": Entry(Ask(201, body={"count": 2}, check=has("sandboxes", 1, "id")),
+                              Ask(400, body={"count": 101})),
     f"POST {BOX}/restore": Entry(Ask(200, body={"snapshot": "host"}, check=mine),
                                  Ask(400, body={"snapshot": "a b"})),
-    "GET /api/snapshots": Entry(Ask(200, check=has("snapshots")), BAD_ALL,
-                                foreign=has("snapshots", value=[])),
-    "DELETE /api/snapshots/{template}": Entry(Ask(403), Ask(400, at={"template": ".bad"}), given=template),
+    "GET /api/snapshots": Entry(Ask(200, check=shows("name")), BAD_ALL, foreign=hides("name"),
+                                given=snapped),
+    "DELETE /api/snapshots/{template}": Entry(Ask(204, check=empty), Ask(400, at={"template": ".bad"}),
+                                              foreign=404, given=snapped),
     f"GET {BOX}/stats": Entry(Ask(200, check=has("memory", "limit_bytes")), Ask(400, at=NO_ID)),
     f"GET {BOX}/health": Entry(Ask(200, check=has("status", value="ok")), Ask(400, at=NO_ID)),
     f"GET {BOX}/network": Entry(Ask(200, check=has("mode", value="none")), Ask(400, at=NO_ID)),

@@ -655,7 +655,7 @@ def test_snapshots(api, made):
     fails(api.post(path, {"name": "rival/mine"}), 400, "team rival")
     for one in ids[:2]:
         again = made(templateID=one)["sandboxID"]
-        fails(api.delete(f"/templates/{one.replace(':', '%3A')}"), 400)
+        fails(api.delete(f"/templates/{one.replace(':', '%3A')}"), 409)
         assert api.delete(f"/sandboxes/{again}").status == 204
         assert api.delete(f"/templates/{one.replace(':', '%3A')}").status == 204
         fails(api.delete(f"/templates/{one.replace(':', '%3A')}"), 404)
