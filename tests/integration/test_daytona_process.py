@@ -73,6 +73,7 @@ def test_execute_takes_directory_and_variables(box):
     assert box.run("pwd; echo $A", cwd="/tmp", envs={"A": "b c"})["result"] == "/tmp\nb c\n"
     assert box.run("nothing-of-this-name")["exitCode"] == 127
     assert box.run("kill -9 $$")["exitCode"] == 137
+    assert box.run("readlink /proc/$$/exe")["result"].endswith("bash\n")
 
 
 def test_execute_in_a_missing_directory_is_a_result(box):
@@ -344,10 +345,12 @@ def test_contexts_keep_variables_apart(box):
     assert execute(box, code="1", contextId=context["id"])[1] == 1008
 
 
-def test_code_that_takes_too_long_is_a_timeout(box):
+def test_code_that_takes_too_long_is_interrupted(box):
     messages, code = execute(box, code="import time; print('a', flush=True); time.sleep(60)",
                              timeout=1)
-    assert code == 4008 and text_of(messages) == "a\n"
+    assert code == 1000 and text_of(messages) == "a\n"
+    assert messages[-1] == {"type": "control", "text": "interrupted"}
+    assert not [m for m in messages if m["type"] == "error"]
     assert text_of(execute(box, code="print('again')")[0]) == "again\n"
 
 

@@ -56,7 +56,8 @@ void atoll_toolbox_shell_start(struct atoll_engine *engine, const char *sandbox_
     s->engine = engine;
     (void)snprintf(s->sandbox_id, sizeof(s->sandbox_id), "%s", sandbox_id);
     s->shell = *shell;
-    s->feeds = strlen(shell->command) > ARGUMENT_MAX;
+    /* A shell with one command in its arguments becomes that command: $$ would be another process. */
+    s->feeds = strlen(shell->command) > ARGUMENT_MAX || strstr(shell->command, "$$");
     s->done = done;
     s->arg = arg;
     start(s);

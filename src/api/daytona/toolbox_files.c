@@ -267,8 +267,8 @@ static char *translate(char *name, const char *user)
     return copy(user);
 }
 
-static void looked_before(void *arg, const struct atoll_am_entry *entry,
-                          const struct atoll_error *error)
+static void looked_at_home(void *arg, const struct atoll_am_entry *entry,
+                           const struct atoll_error *error)
 {
     struct change *c = arg;
 
@@ -287,9 +287,24 @@ static void chowned_first(void *arg, const struct atoll_error *error)
 
     if (error && error->kind == ATOLL_ERR_INVALID_ARGUMENT &&
         (strcmp(c->owner, "daytona") == 0 || strcmp(c->group, "daytona") == 0))
-        atoll_files_stat(c->call->engine, c->call->params.id, NULL, ".", looked_before, c);
+        atoll_files_stat(c->call->engine, c->call->params.id, NULL, ".", looked_at_home, c);
     else
         chowned(c, error);
+}
+
+/* Root's relative paths are others. */
+static void looked_before(void *arg, const struct atoll_am_entry *entry,
+                          const struct atoll_error *error)
+{
+    struct change *c = arg;
+
+    if (error) {
+        change_end(c, error);
+        return;
+    }
+    free(c->path);
+    c->path = copy(entry->path);
+    chown_as(c, chowned_first);
 }
 
 void atoll_daytona_file_permissions(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
@@ -300,7 +315,7 @@ void atoll_daytona_file_permissions(struct atoll_api_call *call, const uint8_t *
     if (!c)
         return;
     if (*c->owner || *c->group)
-        chown_as(c, chowned_first);
+        atoll_files_stat(call->engine, call->params.id, NULL, c->path, looked_before, c);
     else
         change_mode(c);
 }

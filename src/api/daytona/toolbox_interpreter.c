@@ -164,7 +164,6 @@ struct run {
     struct atoll_timer late;           /* the request does not come */
     struct atoll_buf out;
     bool asked;
-    bool timed_out;
 };
 
 struct request {
@@ -195,26 +194,26 @@ static void on_line(void *arg, enum atoll_context_line_kind kind, const char *js
 
     if (kind == ATOLL_LINE_COUNT || kind == ATOLL_LINE_RESULT || !x->w.ws)
         return;
-    if (x->execution && atoll_execution_timed_out(x->execution)) {
-        x->timed_out = true;
+    if (kind == ATOLL_LINE_ERROR && x->execution && atoll_execution_timed_out(x->execution))
         return; /* the interrupt is ours */
-    }
     if (atoll_ws_send(x->w.ws, false, json, n) == -ENOBUFS)
         run_fail(x, ATOLL_WS_INTERNAL, "the output is read too slowly");
     else if (x->execution && atoll_ws_pending(x->w.ws) > ATOLL_HTTP_HIGH_WATER)
         atoll_execution_pause(x->execution);
 }
 
+/* Code that was interrupted in time has a result. If its interpreter had to be killed, it has none. */
 static void on_ended(void *arg, const struct atoll_error *error)
 {
     struct run *x = arg;
-    bool timed_out = x->timed_out || (x->execution && atoll_execution_timed_out(x->execution));
+    bool is_late = x->execution && atoll_execution_timed_out(x->execution);
+    bool is_killed = is_late && atoll_execution_end(x->execution);
     struct atoll_json_out out;
 
     x->execution = NULL;
     if (!x->w.ws)
         return;
-    if (timed_out) {
+    if (is_killed) {
         run_fail(x, CLOSE_TIMEOUT, "execution timed out");
         return;
     }
@@ -224,7 +223,7 @@ static void on_ended(void *arg, const struct atoll_error *error)
         return;
     }
     out = atoll_toolbox_ws_begin(&x->out, "control");
-    atoll_json_text(&out, "text", "completed");
+    atoll_json_text(&out, "text", is_late ? "interrupted" : "completed");
     atoll_toolbox_ws_send(&x->w, &out);
     atoll_ws_close(x->w.ws, ATOLL_WS_NORMAL, NULL);
 }

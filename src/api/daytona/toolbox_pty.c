@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include "api/daytona/daytona_internal.h"
 #include "api/daytona/toolbox_internal.h"
 #include "api/kit/exec_kill.h"
 #include "base/base64.h"
@@ -20,6 +21,8 @@
 #define SIZE_MAX_CELLS 1000
 #define ENVS_KEPT 2000 /* bytes of variables in the arguments; more are not shown */
 #define ENVS_MAX ((size_t)16 * 1024)
+#define SIZES \
+    "ptySizes" /* member of the facts: [columns, rows] by exec, of terminals that changed */
 
 /* Arguments. */
 enum { PTY_ID = 4, PTY_COLS, PTY_ROWS, PTY_LAZY, PTY_ENVS, PTY_ARGS };
@@ -77,16 +80,32 @@ static uint32_t number(const char *text)
     return atoll_text_u64(text, 0, UINT32_MAX, &value) == 0 ? (uint32_t)value : 0;
 }
 
-/* size: NULL if it was never changed. */
+static json_t *facts_of(const struct atoll_api_call *call)
+{
+    const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
+
+    return sandbox ? atoll_daytona_facts(sandbox) : NULL;
+}
+
+static struct size size_of(const struct atoll_exec_view *view, const json_t *facts)
+{
+    const json_t *size = json_object_get(json_object_get(facts, SIZES), view->id);
+
+    if (json_array_size(size) != 2)
+        return (struct size){number(view->argv[PTY_COLS]), number(view->argv[PTY_ROWS])};
+    return (struct size){(uint32_t)json_integer_value(json_array_get(size, 0)),
+                         (uint32_t)json_integer_value(json_array_get(size, 1))};
+}
+
 static void write_pty(struct atoll_json_out *out, const struct atoll_exec_view *view,
-                      const struct size *size)
+                      struct size size)
 {
     atoll_json_open(out, NULL, '{');
     atoll_json_text(out, "id", view->argv[PTY_ID]);
     atoll_json_text(out, "cwd", view->cwd);
     atoll_json_raw(out, "envs", view->argv[PTY_ENVS]);
-    atoll_json_u64(out, "cols", size ? size->cols : number(view->argv[PTY_COLS]));
-    atoll_json_u64(out, "rows", size ? size->rows : number(view->argv[PTY_ROWS]));
+    atoll_json_u64(out, "cols", size.cols);
+    atoll_json_u64(out, "rows", size.rows);
     atoll_json_time(out, "createdAt", view->started_unix_ms);
     atoll_json_bool(out, "active", true);
     atoll_json_bool(out, "lazyStart", strcmp(view->argv[PTY_LAZY], "lazy") == 0);
@@ -97,6 +116,7 @@ void atoll_daytona_pty_list(struct atoll_api_call *call, const uint8_t *body ATO
                             size_t n ATOLL_UNUSED)
 {
     struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
+    json_t *facts = facts_of(call);
     const struct atoll_exec *exec;
     struct atoll_exec_view view;
     struct atoll_buf buf;
@@ -108,15 +128,16 @@ void atoll_daytona_pty_list(struct atoll_api_call *call, const uint8_t *body ATO
     for (size_t pos = 0; sandbox && (exec = atoll_sandbox_next_exec(sandbox, &pos));) {
         atoll_exec_get(exec, &view);
         if (is_pty(&view))
-            write_pty(&out, &view, NULL);
+            write_pty(&out, &view, size_of(&view, facts));
     }
     atoll_json_close(&out, ']');
     atoll_json_close(&out, '}');
     atoll_api_reply(call, 200, &out);
+    json_decref(facts);
 }
 
 static void reply_pty(struct atoll_api_call *call, const struct atoll_exec_view *view,
-                      const struct size *size)
+                      struct size size)
 {
     struct atoll_buf buf;
     struct atoll_json_out out;
@@ -130,9 +151,13 @@ void atoll_daytona_pty_get(struct atoll_api_call *call, const uint8_t *body ATOL
                            size_t n ATOLL_UNUSED)
 {
     struct atoll_exec_view view;
+    json_t *facts;
 
-    if (find_or_refuse(call, &view))
-        reply_pty(call, &view, NULL);
+    if (!find_or_refuse(call, &view))
+        return;
+    facts = facts_of(call);
+    reply_pty(call, &view, size_of(&view, facts));
+    json_decref(facts);
 }
 
 /* Size and end. */
@@ -142,15 +167,42 @@ struct resizing {
     struct size size;
 };
 
+/* The sizes of terminals that run, as a value of the facts. */
+static json_t *sizes_with(const struct atoll_api_call *call, const json_t *facts,
+                          const char *exec_id, struct size size)
+{
+    json_t *sizes = json_object(), *old = json_object_get(facts, SIZES), *value;
+    const char *id;
+
+    json_object_foreach(old, id, value) if (atoll_toolbox_find_exec(call, id))(void)
+        json_object_set(sizes, id, value);
+    (void)json_object_set_new(sizes, exec_id, json_pack("[i,i]", (int)size.cols, (int)size.rows));
+    return sizes;
+}
+
+/* A failure is not one of the request: the terminal has its new size. */
+static void keep_size(const struct atoll_api_call *call, const char *exec_id, struct size size)
+{
+    json_t *facts = facts_of(call);
+    struct atoll_error error;
+
+    if (facts && atoll_daytona_made_here(facts))
+        (void)!atoll_daytona_change(call->engine, call->params.id, SIZES,
+                                    sizes_with(call, facts, exec_id, size), &error);
+    json_decref(facts);
+}
+
 static void resized(void *arg, const struct atoll_error *error)
 {
     struct resizing *z = arg;
     struct atoll_exec_view view;
 
-    if (error)
+    if (error) {
         atoll_api_fail(z->call, error);
-    else if (find_or_refuse(z->call, &view))
-        reply_pty(z->call, &view, &z->size);
+    } else if (find_or_refuse(z->call, &view)) {
+        keep_size(z->call, view.id, z->size);
+        reply_pty(z->call, &view, z->size);
+    }
     free(z);
 }
 
