@@ -136,7 +136,9 @@ static void enter(struct atoll_daytona_waiting *w, const char *state, const char
         return;
     w->state = state;
     (void)snprintf(w->reason, sizeof(w->reason), "%s", reason);
-    atoll_daytona_tell(w->daytona, owner_of(w), w->id, old, state);
+    /* SDKs take only the state from an event: they get the reason of a failure when they ask. */
+    if (!*reason)
+        atoll_daytona_tell(w->daytona, owner_of(w), w->id, old, state);
 }
 
 static void forgotten(void *arg ATOLL_UNUSED, const struct atoll_error *error ATOLL_UNUSED)

