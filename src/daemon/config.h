@@ -36,7 +36,7 @@ struct atoll_config {
     uint64_t journal_sandbox_bytes, journal_tenant_bytes,
         journal_total_bytes; /* 0: derived from the disk */
     uint32_t journal_days;
-    uint64_t template_cache_max_bytes;
+    uint64_t template_cache_max_bytes, build_step_max_bytes, build_caches_max_bytes;
     uint32_t template_history;
     uint32_t tenant_snapshots, snapshot_days;
     uint64_t artifacts_max_bytes;

@@ -252,6 +252,8 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .output = {d->config.journal_sandbox_bytes, d->config.journal_tenant_bytes,
                    d->config.journal_total_bytes, d->config.journal_days},
         .template_cache_max_bytes = d->config.template_cache_max_bytes,
+        .build_step_max_bytes = d->config.build_step_max_bytes,
+        .build_caches_max_bytes = d->config.build_caches_max_bytes,
         .template_history = d->config.template_history,
         .snapshots_max = d->config.tenant_snapshots,
         .snapshot_days = d->config.snapshot_days,

@@ -105,6 +105,8 @@ struct atoll_engine_config {
     uint32_t waived;              /* limits the operator waives for every sandbox */
     uint64_t io_bytes;            /* default of limits.io_bytes; 0: no limit */
     uint64_t template_cache_max_bytes; /* of layers that only cached steps of builds use */
+    uint64_t build_step_max_bytes;     /* that a step of a build may write; 0: unlimited */
+    uint64_t build_caches_max_bytes;   /* of all cache mounts of builds together */
     uint32_t template_history;         /* versions without a tag that a template keeps */
     uint32_t snapshots_max;            /* of one tenant; 0: no limit */
     uint32_t snapshot_days;            /* how long snapshots are kept; 0: no expiry */

@@ -625,6 +625,10 @@ uint64_t atoll_room_free(int fd);
 uint64_t atoll_room_size(int fd);
 /* UNAVAILABLE when free space is too low for a new sandbox or command. */
 int atoll_room_admit(const struct atoll_engine *engine, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* What steps of builds leave free: they write to plain directories, which have no limit. */
+uint64_t atoll_room_reserve(const struct atoll_engine *engine);
+/* RESOURCE_EXHAUSTED if less than that is free. */
+int atoll_room_check(const struct atoll_engine *engine, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* events.c: events are delivered after they are stored */
 /* store: borrowed. */

@@ -41,6 +41,7 @@ struct atoll_makes *atoll_makes(struct atoll_engine *engine)
         engine->makes = atoll_alloc(sizeof(*engine->makes));
         atoll_list_init(&engine->makes->makes);
         atoll_list_init(&engine->makes->trials);
+        atoll_list_init(&engine->makes->mounts.all);
         atoll_runs_init(&engine->makes->runs);
     }
     return engine->makes;
@@ -136,6 +137,7 @@ void atoll_makes_done(struct atoll_engine *engine)
         atoll_make_free(ATOLL_CONTAINER_OF(node, struct atoll_make, node));
     atoll_runs_done(&engine->makes->runs);
     atoll_trials_done(&engine->makes->trials);
+    atoll_cache_mounts_done(&engine->makes->mounts);
     atoll_timer_cancel(&engine->makes->prune);
     free(ATOLL_TAKE_PTR(engine->makes));
 }
@@ -571,6 +573,7 @@ int atoll_make_cancel(struct atoll_engine *engine, const char *id, const char *w
 
 void atoll_makes_recover(struct atoll_engine *engine)
 {
+    atoll_cache_mounts_load(engine);
     atoll_makes_load(engine);
     ATOLL_LIST_FOREACH (&atoll_makes(engine)->makes, node) {
         struct atoll_make *make = ATOLL_CONTAINER_OF(node, struct atoll_make, node);

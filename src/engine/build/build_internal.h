@@ -1,5 +1,6 @@
 #pragma once
 #include "engine/build/build.h"
+#include "engine/build/cache_mounts.h"
 #include "engine/build/job.h"
 #include "engine/template/template.h"
 #include "image/copy_match.h"
@@ -108,6 +109,7 @@ struct atoll_makes {
     struct atoll_list makes; /* of struct atoll_make */
     struct atoll_runs runs;
     struct atoll_list trials; /* of struct trial, owned; trial.c */
+    struct atoll_cache_mounts mounts;
     struct atoll_timer prune;
 };
 /* Those of the engine; made at the first call. */

@@ -8,7 +8,10 @@
  * as a layer and puts that into the cache (run.c). It knows nothing of instructions.
  *
  * Runs with the same key and tenant are shared: the second waits for the first. A bounded number of runs is
- * in progress at a time; others wait.
+ * in progress at a time; others wait. So does a run for a cache that another one uses.
+ *
+ * A run ends with an error when the file system of the state directory has less than its reserve left
+ * (atoll_room_reserve()), or when its layer is larger than --build-step-max.
  *
  * Thread: the loop's.
  */
@@ -50,8 +53,10 @@ struct atoll_make_job {
     enum atoll_network network;
     const char *policy; /* or NULL */
     struct atoll_limits limits;
-    bool fresh;     /* the cache is not read, and the run is not shared */
-    bool too_large; /* its memory is full, so that parts are missing: it must not run */
+    bool fresh;         /* the cache is not read, and the run is not shared */
+    bool no_result;     /* only its commands matter: no layer is kept */
+    bool shares_caches; /* its caches may be in use by another run: it only looks at them */
+    bool too_large;     /* its memory is full, so that parts are missing: it must not run */
 };
 
 struct atoll_make_job *atoll_make_job_new(void);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/switches.h"
+#include "base/text.h"
 #include "engine/build/build_internal.h"
 #include "engine/build/job.h"
 #include "image/copy_match.h"
@@ -18,6 +19,7 @@
 #define LINE_MAX_BYTES 4096
 #define MANIFEST_MAX ((size_t)64 * 1024 * 1024)
 #define TIMEOUT_DEFAULT_MS (60 * 60 * 1000)
+#define GUARD_MS 250 /* how often the free space is looked at while a command runs */
 
 struct line {
     char text[LINE_MAX_BYTES];
@@ -45,6 +47,8 @@ struct atoll_run {
     size_t held_trees;
     struct atoll_error error; /* it cannot begin; else kind NONE */
     struct atoll_timer later;
+    struct atoll_timer guard;
+    bool no_room; /* ended by the guard */
 };
 
 static void tell_line(struct atoll_run *run, int stream, const char *text, size_t n)
@@ -218,6 +222,11 @@ static int match_files(struct atoll_run *run, const struct atoll_recipe_step *st
 static int failed(struct atoll_run *run, const struct atoll_make_job_command *command,
                   const struct atoll_exec_result *result, struct atoll_error *err)
 {
+    if (run->no_room)
+        return atoll_room_check(run->engine, err) < 0
+                   ? -ENOSPC
+                   : atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOSPC,
+                                "the step was ended because the daemon's disk was almost full");
     switch (result->kind) {
     case ATOLL_END_EXITED:
         run->code = result->code;
@@ -238,6 +247,23 @@ static int failed(struct atoll_run *run, const struct atoll_make_job_command *co
         return atoll_fail(err, ATOLL_ERR_ABORTED, EIO, "%s did not end by itself: %s",
                           command->what, result->reason);
     }
+}
+
+/* The disk of a builder is a directory without a limit: the step ends before the disk of all is full. */
+static void guard(void *arg)
+{
+    struct atoll_run *run = arg;
+    struct atoll_sandbox *s = atoll_map_get(&run->engine->sandboxes, run->sandbox_id);
+    struct atoll_error err;
+
+    if (!run->reader || !s)
+        return;
+    if (atoll_room_check(run->engine, &err) == 0) {
+        atoll_timer_set(&run->guard, run->engine->loop, GUARD_MS, guard, run);
+        return;
+    }
+    run->no_room = true;
+    atoll_sandbox_destroy(s, "the daemon, because its disk is almost full", NULL, NULL);
 }
 
 static void end_command(struct atoll_run *run, const struct atoll_exec_result *result)
@@ -306,6 +332,8 @@ static void on_command(void *arg, struct atoll_exec *exec, const struct atoll_er
         atoll_steps_done(&run->flow, error);
         return;
     }
+    if (!run->job->no_result)
+        atoll_timer_set(&run->guard, run->engine->loop, GUARD_MS, guard, run);
     if (run->pairs)
         atoll_exec_feed(exec, run->pairs, run->pairs_len);
     else if (command->input)
@@ -355,6 +383,18 @@ static void release_layer(void *arg)
     atoll_steps_done(&run->flow, NULL);
 }
 
+static int check_size(const struct atoll_run *run, uint64_t bytes, struct atoll_error *err)
+{
+    const uint64_t max = run->engine->config.build_step_max_bytes;
+    char wrote[16], limit[16];
+
+    if (max == 0 || bytes <= max)
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EFBIG,
+                      "the step wrote %s, and a step may write %s (--build-step-max of atolld)",
+                      atoll_text_format_size(bytes, wrote), atoll_text_format_size(max, limit));
+}
+
 static void on_kept(void *arg, const struct atoll_provider_layer *made,
                     const struct atoll_error *error)
 {
@@ -366,6 +406,8 @@ static void on_kept(void *arg, const struct atoll_provider_layer *made,
         facts.size_bytes = made->bytes;
         facts.files = made->files;
     }
+    if (!error && check_size(run, made->bytes, &err) < 0)
+        error = &err;
     if (!error && atoll_layer_put(run->engine, &facts, &err) < 0)
         error = &err;
     if (error) {
@@ -383,8 +425,13 @@ static void keep_layer(void *arg)
     struct atoll_provider *provider = run->engine->builder->provider;
     struct atoll_spec spec = {0};
     struct atoll_error err;
-    int r = atoll_fault("build.keep");
+    int r;
 
+    if (run->job->no_result) {
+        atoll_steps_done(&run->flow, NULL);
+        return;
+    }
+    r = atoll_fault("build.keep");
     atoll_layer_new_name(run->layer);
     r = r ? atoll_fail_errno(&err, r, "keep the layer")
           : atoll_layer_hold(run->engine, run->layer, &err);
@@ -405,7 +452,7 @@ static void put_into_cache(void *arg)
     int r = 0;
 
     atoll_fault_die("build.kept");
-    if (*run->job->key)
+    if (*run->job->key && !run->job->no_result)
         r = atoll_steps_put(run->engine, run->job->tenant, run->job->key, &step, &err);
     atoll_fault_die("build.cached");
     atoll_steps_done(&run->flow, r < 0 ? &err : NULL);
@@ -450,6 +497,7 @@ static void run_free(struct atoll_run *run)
     release_layers(run);
     atoll_list_remove(&run->node);
     atoll_timer_cancel(&run->later);
+    atoll_timer_cancel(&run->guard);
     run->reader = atoll_reader_close(run->reader);
     atoll_buf_done(&run->manifest);
     free(run->pairs);
@@ -476,6 +524,7 @@ static void end_run(struct atoll_run *run, const struct atoll_error *error)
 
     atoll_list_remove(&run->node); /* its key is free for a new run */
     atoll_makes(engine)->runs.count--;
+    atoll_cache_mounts_used(engine, run->job);
     answer(run, error);
     if (*run->layer)
         atoll_layer_release(engine, run->layer);
@@ -515,12 +564,41 @@ static void begin(void *arg)
     atoll_steps_start(&run->flow);
 }
 
+static bool has_cache(const struct atoll_make_job *job, const char *name)
+{
+    for (size_t i = 0; i < job->cache_count; i++)
+        if (job->caches[i].kind == ATOLL_CACHE_KEPT && strcmp(job->caches[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* A cache is written by one step at a time, as with sharing=locked: two sandboxes with one directory could pass
+ * descriptors to each other and keep a root alive that has become a layer. */
+static bool waits_for_cache(const struct atoll_runs *runs, const struct atoll_make_job *job)
+{
+    if (job->shares_caches)
+        return false;
+    ATOLL_LIST_FOREACH (&runs->runs, node) {
+        const struct atoll_make_job *other = ATOLL_CONTAINER_OF(node, struct atoll_run, node)->job;
+        if (other->shares_caches || strcmp(other->tenant, job->tenant) != 0)
+            continue;
+        for (size_t i = 0; i < job->cache_count; i++)
+            if (job->caches[i].kind == ATOLL_CACHE_KEPT && has_cache(other, job->caches[i].name))
+                return true;
+    }
+    return false;
+}
+
 static void start_next(struct atoll_engine *engine)
 {
     struct atoll_runs *runs = &atoll_makes(engine)->runs;
 
-    while (runs->count < RUNS_MAX && !atoll_list_empty(&runs->waiting) && !engine->ending) {
-        struct atoll_run *run = ATOLL_CONTAINER_OF(runs->waiting.next, struct atoll_run, node);
+    ATOLL_LIST_FOREACH (&runs->waiting, node) {
+        struct atoll_run *run = ATOLL_CONTAINER_OF(node, struct atoll_run, node);
+        if (runs->count >= RUNS_MAX || engine->ending)
+            return;
+        if (waits_for_cache(runs, run->job))
+            continue;
         atoll_list_remove(&run->node);
         atoll_list_push_back(&runs->runs, &run->node);
         runs->count++;

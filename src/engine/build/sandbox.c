@@ -39,7 +39,7 @@ struct atoll_sandbox *atoll_make_sandbox(struct atoll_engine *engine,
     };
     struct atoll_sandbox *s;
 
-    if (atoll_room_admit(engine, err) < 0)
+    if (job->no_result ? atoll_room_admit(engine, err) < 0 : atoll_room_check(engine, err) < 0)
         return NULL;
     fill_limits(&spec.limits, engine);
     memcpy(spec.tenant, job->tenant, sizeof(spec.tenant));

@@ -1,5 +1,6 @@
 #include <string.h>
 #include "base/log.h"
+#include "engine/build/cache_mounts.h"
 #include "engine/engine_internal.h"
 
 /*
@@ -92,6 +93,8 @@ struct atoll_template_usage atoll_templates_usage(struct atoll_engine *engine)
         .steps = t->steps.map.used,
         .step_bytes = t->layers.step_bytes,
         .step_max_bytes = engine->config.template_cache_max_bytes,
+        .mount_bytes = atoll_cache_mounts_bytes(engine),
+        .mount_max_bytes = engine->config.build_caches_max_bytes,
         .removed_layers = t->layers.removed,
         .removed_bytes = t->layers.removed_bytes,
         .removed_steps = t->steps.removed,

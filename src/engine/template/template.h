@@ -192,6 +192,7 @@ struct atoll_template_usage {
     uint64_t versions, tags, layers, layer_bytes;
     uint64_t steps, step_bytes; /* bytes of layers that only cached steps use */
     uint64_t step_max_bytes;
+    uint64_t mount_bytes, mount_max_bytes; /* of caches of RUN --mount=type=cache */
     uint64_t removed_layers, removed_bytes, removed_steps, removed_versions; /* since the start */
 };
 struct atoll_template_usage atoll_templates_usage(struct atoll_engine *engine);

@@ -114,6 +114,7 @@ static void gather_templates(struct atoll_engine *engine)
                      (double)usage.removed_steps);
     atoll_metric_set(ATOLL_METRIC_KEPT_BYTES, ATOLL_LABELS("layers"), (double)usage.layer_bytes);
     set_kept("build cache", usage.step_bytes, usage.step_max_bytes);
+    set_kept("cache mounts", usage.mount_bytes, usage.mount_max_bytes);
 }
 
 static void gather_audit(const struct atoll_audit *audit)
