@@ -139,9 +139,10 @@ struct atoll_recipe_step {
     enum atoll_recipe_kind kind;
     int line, last_line; /* in the definition, from 1; 0: the definition has no lines */
     const char
-        *text; /* as written, in one line, without here-documents; for progress and history */
-    bool json; /* exec form */
-    bool gap;  /* an empty line is between its lines: deprecated, see the lint */
+        *text;  /* as written, in one line, without here-documents; for progress and history */
+    bool json;  /* exec form */
+    bool gap;   /* an empty line is between its lines: deprecated, see the lint */
+    bool fresh; /* it and the later steps of the stage are run, also if they are cached */
     const char *const *args;
     size_t arg_count;
     const char *dest;

@@ -114,6 +114,7 @@ static const struct field step_table[] = {
     {.name = "lastLine", .type = INT, .offset = STEP(last_line), .cosmetic = true},
     {.name = "text", .type = TEXT, .offset = STEP(text), .cosmetic = true},
     {.name = "gap", .type = BOOLEAN, .offset = STEP(gap), .cosmetic = true},
+    {.name = "fresh", .type = BOOLEAN, .offset = STEP(fresh), .cosmetic = true},
     {.name = "json", .type = BOOLEAN, .offset = STEP(json)},
     {.name = "args", .type = TEXTS, .offset = STEP(args), .count_offset = STEP(arg_count)},
     {.name = "dest", .type = TEXT, .offset = STEP(dest)},

@@ -30,6 +30,7 @@ struct maker {
     struct atoll_e2b_recipe *ret;
     const char *user; /* in the recipe's memory, or static */
     int line;
+    bool fresh; /* of the step of the client */
     struct atoll_error *err;
 };
 
@@ -94,6 +95,7 @@ static int add(struct maker *m, struct atoll_recipe_step *step, const char *cons
     if (!args || !step->text)
         return no_memory(m);
     step->line = step->last_line = m->line;
+    step->fresh = m->fresh;
     step->args = args;
     step->arg_count = n;
     return atoll_recipe_add_step(m->recipe, step, m->err);
@@ -290,7 +292,7 @@ static int add_client_step(struct maker *m, const json_t *step)
     r = check_args(m, json_object_get(step, "args"));
     if (r < 0)
         return r;
-    m->ret->force = m->ret->force || json_is_true(json_object_get(step, "force"));
+    m->fresh = json_is_true(json_object_get(step, "force"));
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(kinds); i++)
         if (strcmp(type, kinds[i].type) == 0)
             return kinds[i].add(m, step);

@@ -34,7 +34,7 @@ struct atoll_e2b_base {
 
 struct atoll_e2b_recipe {
     struct atoll_recipe *recipe; /* owned */
-    bool force;                  /* some step must not come from the cache */
+    bool force;                  /* no step comes from the cache */
     const char **contexts;       /* names of those that COPY steps need, each once; in its memory */
     size_t context_count;
 };

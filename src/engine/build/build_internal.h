@@ -53,6 +53,7 @@ struct atoll_make_stage {
     size_t count, at;
     struct atoll_recipe_memory triggers;
     struct atoll_recipe_step now; /* the one in progress, variables replaced */
+    bool fresh;                   /* it or one before it is to be run, whatever is cached */
     struct atoll_make_pending pending[ATOLL_MAKE_PENDING_MAX];
     size_t pending_count;
     struct atoll_run_wait wait;

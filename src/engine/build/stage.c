@@ -184,7 +184,7 @@ static struct atoll_make_job *new_job(struct atoll_make_stage *stage)
     (void)snprintf(job->tenant, sizeof(job->tenant), "%s", make->tenant);
     job->layers = atoll_make_job_textf(job, "%s", stage->layers);
     job->limits = make->limits;
-    job->fresh = make->no_cache;
+    job->fresh = make->no_cache || stage->fresh;
     return job;
 }
 
@@ -321,6 +321,7 @@ static bool take_step(struct atoll_make_stage *stage)
     struct atoll_error err;
     int r = atoll_recipe_scope_expand(stage->scope, stage->steps[stage->at], &stage->now, &err);
 
+    stage->fresh = stage->fresh || stage->steps[stage->at]->fresh;
     if (r == 0) {
         switch (stage->now.kind) {
         case ATOLL_RECIPE_RUN:

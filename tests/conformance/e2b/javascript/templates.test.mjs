@@ -237,6 +237,28 @@ test('a build without changes uses the cache; skipCache does not', async () => {
   await Sandbox.deleteSnapshot(name)
 })
 
+test('skipCache in front of a step is for that step and later ones', async () => {
+  const name = unique('partly')
+  const template = (skip) => {
+    const first = Template().fromTemplate('base').runCmd(`date +%s%N > first-${name}`)
+    return (skip ? first.skipCache() : first).runCmd(`date +%s%N > second-${name}`)
+      .runCmd(`date +%s%N > third-${name}`)
+  }
+  const stamps = async () => {
+    let text
+    await inside(name, async (box) => { text = await out(box, `cat first-${name} second-${name} third-${name}`) })
+    return text.split('\n')
+  }
+  await Template.build(template(false), name)
+  const before = await stamps()
+  await Template.build(template(true), name)
+  const after = await stamps()
+  assert.equal(after[0], before[0])
+  assert.notEqual(after[1], before[1])
+  assert.notEqual(after[2], before[2])
+  await Sandbox.deleteSnapshot(name)
+})
+
 test('names that are refused', async () => {
   const template = Template().fromTemplate('base')
   for (const name of ['Not Good', 'a:b:c', 'x:', '../up']) {
