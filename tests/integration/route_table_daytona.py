@@ -70,7 +70,8 @@ def refused(*routes):
 
 
 TABLE = {
-    f"POST {BOX}/fork": Entry(Ask(501, body={}), Ask(400, body={"name": "/"}), given=box),
+    f"POST {BOX}/fork": Entry(Ask(200, body={}, check=has("state", value="started")),
+                              Ask(400, body={"name": "/"}), given=box),
     **refused(f"POST {BOX}/resize", f"POST {BOX}/ssh-access",
               f"DELETE {BOX}/ssh-access"),
     f"GET {BASE}/sandbox/ssh-access/validate": Entry(Ask(501), None),
@@ -83,7 +84,7 @@ TABLE = {
         Ask(201, check=empty), Ask(404, at={"item": "x"}), given=signed),
     f"GET {BOX}/signing-key": Entry(Ask(200), Ask(404, at=NO_ID), given=box),
     f"POST {BOX}/signing-key/rotate": Entry(Ask(200), Ask(404, at=NO_ID), given=box),
-    f"POST {BOX}/snapshot": Entry(Ask(501, body={"name": "daytona-kept"}), Ask(400, body={"name": "/"}),
+    f"POST {BOX}/snapshot": Entry(Ask(200, body={"name": "daytona-kept"}, check=has("state")), Ask(400, body={"name": "/"}),
                                   given=box),
     f"GET {BOX}/build-logs-url": Entry(Ask(404), Ask(404, at=NO_ID), given=box),
     f"GET {BOX}/build-logs": Entry(Ask(404), Ask(404, at=NO_ID), given=box),
