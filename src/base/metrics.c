@@ -56,6 +56,11 @@ static const struct row {
         {"atoll_exec_seconds", HISTOGRAM, {NULL}, work, "How long commands ran."},
     [ATOLL_METRIC_EXECS_ENDED] =
         {"atoll_execs_ended_total", COUNTER, {"kind"}, NULL, "Commands by how they ended."},
+    [ATOLL_METRIC_GIT] = {"atoll_git_requests_total",
+                          COUNTER,
+                          {"op", "problem"},
+                          NULL,
+                          "Requests that ran git, by what was wrong."},
     [ATOLL_METRIC_EVENTS] = {"atoll_events_total",
                              COUNTER,
                              {"kind"},

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 #include "base/memory.h"
+#include "base/metrics.h"
 #include "base/text.h"
 #include "git/command.h"
 #include "git/problem.h"
@@ -56,12 +57,18 @@ static enum atoll_git_problem find_problem(struct run *run, const struct atoll_e
                            words);
 }
 
+static void count(enum atoll_git_op op, const char *problem)
+{
+    atoll_metric_add(ATOLL_METRIC_GIT, ATOLL_LABELS(atoll_git_op_name(op), problem), 1);
+}
+
 static void tell_failure(struct run *run, const struct atoll_exec_result *end)
 {
     struct atoll_git_failure failure = {.problem = find_problem(run, end)};
     struct atoll_error error;
     struct atoll_buf files;
 
+    count(run->op, atoll_git_problem_name(failure.problem));
     failure.words = atoll_buf_str(&run->words);
     (void)atoll_git_fail(&error, run->op, failure.problem, failure.words);
     if (failure.problem == ATOLL_GIT_KILLED && *end->reason)
@@ -82,10 +89,12 @@ static void tell_failure(struct run *run, const struct atoll_exec_result *end)
 
 static void ended(struct run *run, const struct atoll_exec_result *end)
 {
-    if (end->kind == ATOLL_END_EXITED && end->code == 0)
+    if (end->kind == ATOLL_END_EXITED && end->code == 0) {
+        count(run->op, "none");
         tell(run, NULL, NULL);
-    else
+    } else {
         tell_failure(run, end);
+    }
 }
 
 /* Collecting the output. */
@@ -132,6 +141,21 @@ static void pump(void *arg)
     tell(run, NULL, &error);
 }
 
+/* Why the command did not start; the agent says so when there is no such program. */
+static void tell_not_started(struct run *run, const struct atoll_error *error)
+{
+    const struct atoll_git_failure failure = {.problem = ATOLL_GIT_NO_GIT, .words = error->text};
+    struct atoll_error named;
+
+    if (error->kind != ATOLL_ERR_NOT_FOUND || !strstr(error->text, "command not found")) {
+        tell(run, NULL, error);
+        return;
+    }
+    count(run->op, atoll_git_problem_name(failure.problem));
+    (void)atoll_git_fail(&named, run->op, failure.problem, failure.words);
+    tell(run, &failure, &named);
+}
+
 static void started(void *arg, struct atoll_exec *exec, const struct atoll_error *error)
 {
     struct run *run = arg;
@@ -139,7 +163,7 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
     struct atoll_error failed;
 
     if (error) {
-        tell(run, NULL, error);
+        tell_not_started(run, error);
         return;
     }
     atoll_exec_get(exec, &view);

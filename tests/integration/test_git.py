@@ -317,3 +317,11 @@ def test_the_command_line(daemon, repo):
     assert "not with 0 arguments" in daemon.atoll("git", repo.id, "checkout").stderr
     assert 'no field "amend"' in daemon.atoll("git", repo.id, "fetch", "--amend").stderr
     assert "not a git repository" in daemon.atoll("git", repo.id, "-C", "/tmp", "status").stderr
+
+
+def test_a_sandbox_without_git(box):
+    gone = box.run("rm -f /usr/bin/git", user="root")
+    assert gone["result"]["exit_code"] == 0, gone
+    for method, verb, body in (("GET", "status", None), ("POST", "clone", {"url": "x", "path": "y"})):
+        status, told = box.problem(verb, body, method)
+        assert (status, told["problem"]) == (409, "no_git"), verb
