@@ -202,6 +202,22 @@ def test_pages_of_the_log(api):
     assert status(api, asked, logsOffset=5)["logEntries"][0]["message"] == lines[5]
 
 
+def test_the_error_of_a_build_with_a_long_log(api):
+    """The failed command is known without reading the log, however long that is."""
+    asked = request(api, "long-error")
+    large = "head -c 9000000 /dev/zero | tr '\\0' x | fold -w 4000"
+    assert start(api, asked, steps=[run(large, force=True), run("echo second; false", force=True)]).status == 202
+    ended = wait_for(api, asked)
+    assert ended["status"] == "error" and "failed to run command 'echo second; false'" in ended["reason"]["message"], ended["reason"]
+    # A page far from the beginning is reached by asking again.
+    lines = []
+
+    def read_on():
+        lines.extend(e["message"] for e in status(api, asked, logsOffset=2240 + len(lines))["logEntries"])
+        return "second" in lines
+    wait_until(read_on, 30, lambda: f"{len(lines)} lines")
+
+
 def test_a_base_is_told_by_the_build(api):
     asked = request(api, "no-base")
     assert start(api, asked, fromTemplate="no-such-one").status == 202

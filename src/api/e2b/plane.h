@@ -10,6 +10,13 @@
  */
 #define ATOLL_PLANE_MADE_MAX 4096
 
+/* A place in the log of a build, where its entry number `entries` begins. */
+#define ATOLL_E2B_PLACES 64
+struct atoll_e2b_place {
+    char build_id[ATOLL_VERSION_ID_LEN + 1];
+    uint64_t entries, offset;
+};
+
 struct atoll_e2b_plane {
     struct atoll_api *api;
     uint32_t max_hours;                               /* longest timeout; 0: unlimited */
@@ -18,6 +25,8 @@ struct atoll_e2b_plane {
     struct atoll_map notes_by_sandbox, notes_by_exec; /* process_notes.c */
     struct atoll_list watchers;                       /* watchers.c */
     struct atoll_list requests;                       /* template_requests.c */
+    struct atoll_e2b_place places[ATOLL_E2B_PLACES];  /* likewise */
+    size_t place_next;                                /* the one to forget next */
     /* Ids of sandboxes created by this facade, including destroyed ones: their hosts are served
      * here. */
     char (*made)[ATOLL_ID_LEN + 1]; /* owned, a ring buffer */

@@ -61,3 +61,16 @@ struct atoll_e2b_request *atoll_e2b_request_find(struct atoll_e2b_plane *plane, 
             return request_of(node);
     return NULL;
 }
+
+struct atoll_e2b_place *atoll_e2b_place_of(struct atoll_e2b_plane *plane, const char *build_id)
+{
+    struct atoll_e2b_place *place;
+
+    for (size_t i = 0; i < ATOLL_E2B_PLACES; i++)
+        if (strcmp(plane->places[i].build_id, build_id) == 0)
+            return &plane->places[i];
+    place = &plane->places[plane->place_next++ % ATOLL_E2B_PLACES];
+    *place = (struct atoll_e2b_place){0};
+    (void)snprintf(place->build_id, sizeof(place->build_id), "%s", build_id);
+    return place;
+}

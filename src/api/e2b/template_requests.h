@@ -21,14 +21,15 @@ struct atoll_e2b_request {
     bool started;
     bool failed;              /* before the engine had it; the base is the reason */
     struct atoll_error error; /* with failed */
-    /* A place in the log, where entry number log_entries begins. */
-    uint64_t log_entries, log_offset;
 };
 
 void atoll_e2b_requests_init(struct atoll_e2b_plane *plane);
 void atoll_e2b_requests_done(struct atoll_e2b_plane *plane);
 /* A new request with an id, to be filled in. */
 struct atoll_e2b_request *atoll_e2b_request_new(struct atoll_e2b_plane *plane, const char *tenant);
+/* The place in the log of a build where clients read last; that of a build which was not read lately is the
+ * beginning. */
+struct atoll_e2b_place *atoll_e2b_place_of(struct atoll_e2b_plane *plane, const char *build_id);
 /* NULL: unknown, or of another tenant. */
 struct atoll_e2b_request *atoll_e2b_request_find(struct atoll_e2b_plane *plane, const char *tenant,
                                                  const char *id);

@@ -15,7 +15,8 @@
 
 #define ENTRIES_MAX 100
 #define LINE_MAX ((size_t)1024 * 1024)
-#define SCAN_MAX (UINT64_C(8) << 20) /* bytes of the log that one request reads */
+#define SCAN_MAX \
+    (UINT64_C(256) << 10) /* bytes of the log that one request reads, if it reads a line */
 #define MESSAGE_MAX 4096
 
 /* Reading the log. */
@@ -32,6 +33,7 @@ struct log {
     const char *id;
     uint64_t offset; /* of the first byte in buf */
     uint64_t scanned;
+    bool any; /* a line was read */
     struct atoll_buf buf;
     struct atoll_error error; /* of the last read; ignored: the log ends there */
 };
@@ -53,7 +55,7 @@ static json_t *log_next(struct log *l)
     for (;;) {
         n = atoll_buf_size(&l->buf);
         end = n ? memchr(atoll_buf_head(&l->buf), '\n', n) : NULL;
-        if (end || n >= LINE_MAX || l->scanned >= SCAN_MAX ||
+        if (end || n >= LINE_MAX || (l->any && l->scanned >= SCAN_MAX) ||
             atoll_buf_reserve(&l->buf, 65536, &tail) < 0)
             break;
         ssize_t r = atoll_make_log(l->engine, l->id, l->offset + n, tail, 65536, &l->error);
@@ -68,6 +70,7 @@ static json_t *log_next(struct log *l)
     line = atoll_json_load(atoll_buf_head(&l->buf), n - 1, 0, NULL);
     atoll_buf_consume(&l->buf, n);
     l->offset += n;
+    l->any = true;
     return line ? line : json_object();
 }
 
@@ -138,17 +141,18 @@ static void page_done(struct page *p)
     free(p);
 }
 
-/* The entries from number `first`. place: remembers where the last page ended; or NULL. */
+/* The entries from number `first`. place: remembers where the last page ended, so that a request which is too
+ * far from there for one read gets nearer each time. */
 static struct page *read_page(struct atoll_engine *engine, const char *id, uint64_t first,
-                              size_t limit, struct atoll_e2b_request *place)
+                              size_t limit, struct atoll_e2b_place *place)
 {
     struct page *p = atoll_alloc(sizeof(*p));
-    bool known = place && place->log_entries <= first;
-    uint64_t number = known ? place->log_entries : 0;
+    bool known = place->entries <= first;
+    uint64_t number = known ? place->entries : 0;
     struct log log;
     json_t *line;
 
-    log_open(&log, engine, id, known ? place->log_offset : 0);
+    log_open(&log, engine, id, known ? place->offset : 0);
     while (p->count < limit && (line = log_next(&log))) {
         struct entry e;
         bool shown = take_entry(line, &e);
@@ -161,29 +165,10 @@ static struct page *read_page(struct atoll_engine *engine, const char *id, uint6
         else
             free(e.message);
     }
-    if (place) {
-        place->log_entries = number;
-        place->log_offset = log.offset;
-    }
+    place->entries = number;
+    place->offset = log.offset;
     atoll_buf_done(&log.buf);
     return p;
-}
-
-/* The text of the step with that line, such as "RUN make"; "" if the log has none. */
-static void step_text(struct atoll_engine *engine, const char *id, int number, char *out,
-                      size_t cap)
-{
-    struct log log;
-    json_t *line;
-
-    out[0] = '\0';
-    log_open(&log, engine, id, 0);
-    while ((line = log_next(&log))) {
-        if (strcmp(text_of(line, "kind"), "step") == 0 && int_of(line, "line") == number)
-            (void)snprintf(out, cap, "%s", text_of(line, "text"));
-        json_decref(line);
-    }
-    atoll_buf_done(&log.buf);
 }
 
 /* The state. */
@@ -210,19 +195,16 @@ static void explain_run(const struct atoll_error *error, const char *command, ch
         (void)snprintf(out, cap, "failed to run command '%s': %s", command, error->text);
 }
 
-static void explain(const struct atoll_api_call *call, const struct atoll_make_view *make,
-                    struct state *ret)
+static void explain(const struct atoll_make_view *make, struct state *ret)
 {
     static const char run[] = "RUN ";
-    char text[MESSAGE_MAX / 2] = "";
+    const char *text = make->error_text ? make->error_text : "";
 
     ret->failed = true;
     (void)snprintf(ret->step, sizeof(ret->step), "%d", make->error_line);
     if (make->error_line == 0)
         (void)snprintf(ret->step, sizeof(ret->step), "%s",
                        make->version && *make->version ? "finalize" : "base");
-    else
-        step_text(call->engine, make->id, make->error_line, text, sizeof(text));
     if (strncmp(text, run, strlen(run)) == 0)
         explain_run(make->error, text + strlen(run), ret->message, sizeof(ret->message));
     else
@@ -253,7 +235,7 @@ static int find_state(const struct atoll_api_call *call, const char *id,
     if (atoll_make_find(call->engine, call->caller.tenant, id, &make, err) == 0) {
         ret->name = names[make.state];
         if (make.state == ATOLL_MAKE_FAILED || make.state == ATOLL_MAKE_CANCELED)
-            explain(call, &make, ret);
+            explain(&make, ret);
         return 0;
     }
     if (q && !q->started)
@@ -348,7 +330,8 @@ void atoll_e2b_template_build_get(struct atoll_api_call *call, const uint8_t *bo
         atoll_api_fail(call, &error);
         return;
     }
-    page = read_page(call->engine, id, first, may_read_log(call, id, q) ? (size_t)limit : 0, q);
+    page = read_page(call->engine, id, first, may_read_log(call, id, q) ? (size_t)limit : 0,
+                     atoll_e2b_place_of(atoll_e2b_plane_of(call->api), id));
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     if (logs)

@@ -76,12 +76,6 @@ void atoll_e2b_template_files(struct atoll_api_call *call, const uint8_t *body A
 
 /* Uploading. */
 
-struct upload {
-    struct atoll_api_call *call;
-    struct atoll_context_upload *context; /* owned; to be finished or dropped */
-    struct atoll_body_pump pump;
-};
-
 static void stored(void *arg, const struct atoll_error *error)
 {
     struct atoll_api_call *call = arg;
@@ -92,45 +86,27 @@ static void stored(void *arg, const struct atoll_error *error)
         atoll_api_reply_empty(call, 200);
 }
 
-static void write_archive(void *arg, const uint8_t *bytes, size_t n, atoll_done_fn *done,
+static void write_archive(void *target, const uint8_t *bytes, size_t n, atoll_done_fn *done,
                           void *done_arg)
 {
-    struct upload *u = arg;
-
-    atoll_context_write(u->context, bytes, n, done, done_arg);
+    atoll_context_write(target, bytes, n, done, done_arg);
 }
 
-static void archive_ended(void *arg, const struct atoll_error *error)
+static void drop_archive(void *target)
 {
-    struct upload *u = arg;
-    struct atoll_api_call *call = u->call;
-    struct atoll_context_upload *context = u->context;
+    atoll_context_drop(target);
+}
 
-    free(u);
-    if (error) {
-        atoll_context_drop(context);
-        atoll_api_fail(call, error);
-    } else {
-        atoll_context_finish(context, NULL, stored, call);
-    }
+static void finish_archive(void *target, struct atoll_api_call *call)
+{
+    atoll_context_finish(target, NULL, stored, call);
 }
 
 static void ready(void *arg, struct atoll_context_upload *context, const struct atoll_error *error)
 {
-    struct upload *u = arg;
-    struct atoll_api_call *call = u->call;
+    static const struct atoll_body_sink sink = {write_archive, drop_archive, finish_archive};
 
-    if (error) {
-        free(u);
-        atoll_api_fail(call, error);
-    } else if (!call->req) {
-        free(u);
-        atoll_context_drop(context);
-        atoll_api_drop(call);
-    } else {
-        u->context = context;
-        atoll_body_pump_start(&u->pump, call, write_archive, archive_ended, u);
-    }
+    atoll_body_pump_into(arg, &sink, context, error);
 }
 
 /* Fills call->caller with the tenant of the link. */
@@ -160,7 +136,6 @@ void atoll_e2b_template_upload(struct atoll_api_call *call, const uint8_t *body 
 {
     char name[CONTEXT_NAME_MAX];
     struct atoll_error error;
-    struct upload *u;
     int r = check_hash(call->params.path, &error);
 
     if (r == 0)
@@ -169,8 +144,6 @@ void atoll_e2b_template_upload(struct atoll_api_call *call, const uint8_t *body 
         atoll_api_fail(call, &error);
         return;
     }
-    u = atoll_api_alloc(sizeof(*u));
-    u->call = call;
     (void)snprintf(name, sizeof(name), ATOLL_E2B_FILES "%s", call->params.path);
-    atoll_context_open(call->engine, call->caller.tenant, name, ready, u);
+    atoll_context_open(call->engine, call->caller.tenant, name, ready, call);
 }

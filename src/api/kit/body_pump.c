@@ -1,6 +1,7 @@
 #include "api/kit/body_pump.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 static void end(struct atoll_body_pump *pump, const struct atoll_error *error)
 {
@@ -63,4 +64,50 @@ void atoll_body_pump_start(struct atoll_body_pump *pump, struct atoll_api_call *
     call->state = pump;
     call->on_gone = gone;
     atoll_http_body_stream(call->req, on_data, on_end, pump);
+}
+
+struct filling {
+    struct atoll_body_pump pump;
+    const struct atoll_body_sink *sink;
+    void *target;
+};
+
+static void fill(void *arg, const uint8_t *bytes, size_t n, atoll_done_fn *done, void *done_arg)
+{
+    struct filling *f = arg;
+
+    f->sink->write(f->target, bytes, n, done, done_arg);
+}
+
+static void filled(void *arg, const struct atoll_error *error)
+{
+    struct filling was = *(struct filling *)arg;
+
+    free(arg);
+    if (error) {
+        was.sink->drop(was.target);
+        atoll_api_fail(was.pump.call, error);
+    } else {
+        was.sink->finish(was.target, was.pump.call);
+    }
+}
+
+void atoll_body_pump_into(struct atoll_api_call *call, const struct atoll_body_sink *sink,
+                          void *target, const struct atoll_error *error)
+{
+    struct filling *f;
+
+    if (error) {
+        atoll_api_fail(call, error);
+        return;
+    }
+    if (!call->req) {
+        sink->drop(target);
+        atoll_api_drop(call);
+        return;
+    }
+    f = atoll_api_alloc(sizeof(*f));
+    f->sink = sink;
+    f->target = target;
+    atoll_body_pump_start(&f->pump, call, fill, filled, f);
 }

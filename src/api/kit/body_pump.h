@@ -18,6 +18,22 @@ struct atoll_body_pump {
     bool writing, gone;
 };
 
+/*
+ * The same for an upload that has a beginning and an end of its own, such as an archive that is unpacked. The
+ * target is what a function of the engine returned to be written to.
+ */
+struct atoll_body_sink {
+    void (*write)(void *target, const uint8_t *bytes, size_t n, atoll_done_fn *done,
+                  void *done_arg);
+    void (*drop)(void *target); /* the body did not come, or was refused; the call is failed then */
+    /* The whole body was written; it ends the call. */
+    void (*finish)(void *target, struct atoll_api_call *call);
+};
+/* sink: static. With an error, target is not used and the call is failed. Else exactly one of drop() and
+ * finish() is called, possibly before this returns: the client may be gone already. */
+void atoll_body_pump_into(struct atoll_api_call *call, const struct atoll_body_sink *sink,
+                          void *target, const struct atoll_error *error);
+
 void atoll_body_pump_start(struct atoll_body_pump *pump, struct atoll_api_call *call,
                            void (*write)(void *arg, const uint8_t *bytes, size_t n,
                                          atoll_done_fn *done, void *done_arg),

@@ -201,17 +201,31 @@ void atoll_make_end(struct atoll_make *make, enum atoll_make_state state)
     prune_later(make->engine);
 }
 
+static const struct atoll_make_stage *stage_at(const struct atoll_make *make, unsigned step)
+{
+    for (size_t i = 0; step > 0 && make->stages && i < make->plan->stage_count; i++)
+        if (make->stages[i].number == step)
+            return &make->stages[i];
+    return NULL;
+}
+
+/* Keeps the text of the step that failed: its stage is freed with the end of the build. */
+static void note_step(struct atoll_make *make, unsigned step)
+{
+    const struct atoll_make_stage *stage = stage_at(make, step);
+
+    if (stage && stage->now.text)
+        (void)snprintf(make->error_text, sizeof(make->error_text), "%s", stage->now.text);
+}
+
 /* A template from which a shell in the state before the failed step can be started. */
 static void keep_for_debugging(struct atoll_make *make, unsigned step)
 {
-    const struct atoll_make_stage *stage = NULL;
+    const struct atoll_make_stage *stage = stage_at(make, step);
     struct atoll_template_view view;
     struct atoll_error err;
     char name[65], *config;
 
-    for (size_t i = 0; step > 0 && i < make->plan->stage_count; i++)
-        if (make->stages[i].number == step)
-            stage = &make->stages[i];
     if (!make->debug || !stage || !*stage->layers)
         return;
     (void)snprintf(name, sizeof(name), "debug-%.8s", make->id);
@@ -240,6 +254,7 @@ void atoll_make_fail(struct atoll_make *make, const struct atoll_error *error, i
     make->error = *error;
     make->error_line = line;
     make->error_step = step;
+    note_step(make, step);
     atoll_make_log_note(make, "error", step, line, error->text);
     if (error->kind != ATOLL_ERR_CANCELED)
         keep_for_debugging(make, step);
@@ -474,6 +489,7 @@ static void view_of(const struct atoll_make *make, struct atoll_make_view *ret)
         .error = &make->error,
         .error_line = make->error_line,
         .error_step = (int)make->error_step,
+        .error_text = make->error_text,
         .version = make->version,
         .digest = make->digest,
         .debug_template = make->debug_template,

@@ -102,8 +102,9 @@ struct atoll_make_view {
     uint64_t log_bytes;                       /* length of its log so far */
     /* FAILED and CANCELED: why; else kind NONE. */
     const struct atoll_error *error;
-    int error_line; /* of the definition; 0: unknown */
-    int error_step; /* number of the step as in the log; 0: unknown */
+    int error_line;         /* of the definition; 0: unknown */
+    int error_step;         /* number of the step as in the log; 0: unknown */
+    const char *error_text; /* of that step, such as "RUN make", its beginning; "": unknown */
     /* READY: the version that the template has now. Its id is that of the build, unless the template had an
      * equal version already. FAILED: "", unless a trial of the version has failed. */
     const char *version, *digest;

@@ -93,7 +93,8 @@ struct atoll_make {
     struct atoll_error error;
     int error_line;
     unsigned error_step;
-    bool finishing;                                     /* finish.c */
+    char error_text[2048]; /* the beginning of the step's text; "": unknown */
+    bool finishing;        /* finish.c */
     char version[ATOLL_VERSION_ID_LEN + 1], digest[72]; /* READY, or FAILED in its trial */
     char debug_template[65]; /* FAILED: from which a shell in the state before can be started; "" */
     /* Its log. */

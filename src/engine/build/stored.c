@@ -83,9 +83,13 @@ static json_t *lists_json(const struct atoll_make *make)
 
 static json_t *error_json(const struct atoll_make *make)
 {
-    return json_pack("{s:s, s:s, s:i, s:i}", "kind", atoll_error_kind_name(make->error.kind),
+    json_t *instruction = json_string(make->error_text);
+
+    /* A text that was cut inside of a character is not stored. */
+    return json_pack("{s:s, s:s, s:i, s:i, s:o}", "kind", atoll_error_kind_name(make->error.kind),
                      "text", make->error.text, "line", make->error_line, "step",
-                     (int)make->error_step);
+                     (int)make->error_step, "instruction",
+                     instruction ? instruction : json_string(""));
 }
 
 static json_t *to_json(struct atoll_make *make)
@@ -259,6 +263,7 @@ static int read_rest(struct atoll_make *make, const json_t *json, struct atoll_e
         copy_text(error, "text", make->error.text, sizeof(make->error.text));
         make->error_line = (int)number(error, "line");
         make->error_step = (unsigned)number(error, "step");
+        copy_text(error, "instruction", make->error_text, sizeof(make->error_text));
         return 0;
     }
     limits_read(json_object_get(json, "limits"), &make->limits);

@@ -308,18 +308,15 @@ void atoll_rest_make_cancel(struct atoll_api_call *call, const uint8_t *body ATO
 
 /* --- contexts --- */
 
-struct upload {
-    struct atoll_api_call *call;
-    struct atoll_context_upload *upload; /* to be finished or dropped */
-    struct atoll_body_pump pump;
-};
-
-static void write_context(void *arg, const uint8_t *bytes, size_t n, atoll_done_fn *done,
+static void write_context(void *target, const uint8_t *bytes, size_t n, atoll_done_fn *done,
                           void *done_arg)
 {
-    struct upload *u = arg;
+    atoll_context_write(target, bytes, n, done, done_arg);
+}
 
-    atoll_context_write(u->upload, bytes, n, done, done_arg);
+static void drop_context(void *target)
+{
+    atoll_context_drop(target);
 }
 
 static bool is_digest(const char *name)
@@ -327,49 +324,24 @@ static bool is_digest(const char *name)
     return strlen(name) == 64 && strspn(name, "0123456789abcdef") == 64;
 }
 
-static void context_ended(void *arg, const struct atoll_error *error)
+static void finish_context(void *target, struct atoll_api_call *call)
 {
-    struct upload *u = arg;
-    struct atoll_api_call *call = u->call;
-    struct atoll_context_upload *upload = u->upload;
-
-    free(u);
-    if (error) {
-        atoll_context_drop(upload);
-        atoll_api_fail(call, error);
-    } else {
-        atoll_context_finish(upload, is_digest(call->params.name) ? call->params.name : NULL,
-                             atoll_rest_done, call);
-    }
+    atoll_context_finish(target, is_digest(call->params.name) ? call->params.name : NULL,
+                         atoll_rest_done, call);
 }
 
 static void context_ready(void *arg, struct atoll_context_upload *upload,
                           const struct atoll_error *error)
 {
-    struct upload *u = arg;
-    struct atoll_api_call *call = u->call;
+    static const struct atoll_body_sink sink = {write_context, drop_context, finish_context};
 
-    if (error || !call->req) {
-        free(u);
-        if (!error)
-            atoll_context_drop(upload);
-        if (error)
-            atoll_api_fail(call, error);
-        else
-            atoll_api_drop(call);
-        return;
-    }
-    u->upload = upload;
-    atoll_body_pump_start(&u->pump, call, write_context, context_ended, u);
+    atoll_body_pump_into(arg, &sink, upload, error);
 }
 
 void atoll_rest_make_context_put(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                  size_t n ATOLL_UNUSED)
 {
-    struct upload *u = atoll_api_alloc(sizeof(*u));
-
-    u->call = call;
-    atoll_context_open(call->engine, call->caller.tenant, call->params.name, context_ready, u);
+    atoll_context_open(call->engine, call->caller.tenant, call->params.name, context_ready, call);
 }
 
 void atoll_rest_make_context_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,

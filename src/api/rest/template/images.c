@@ -69,12 +69,6 @@ void atoll_rest_image_list(struct atoll_api_call *call, const uint8_t *body ATOL
 
 /* Archives: passed on at the speed at which they are written. */
 
-struct archive {
-    struct atoll_api_call *call;
-    struct atoll_image_archive *archive; /* owned; to be finished or dropped */
-    struct atoll_body_pump pump;
-};
-
 static void archive_imported(void *arg, const struct atoll_template_view *view,
                              const struct atoll_error *error)
 {
@@ -88,44 +82,32 @@ static void archive_imported(void *arg, const struct atoll_template_view *view,
     atoll_api_reply(call, 201, &out);
 }
 
-static void write_archive(void *arg, const uint8_t *bytes, size_t n, atoll_done_fn *done,
+static void write_archive(void *target, const uint8_t *bytes, size_t n, atoll_done_fn *done,
                           void *done_arg)
 {
-    struct archive *a = arg;
-
-    atoll_image_archive_write(a->archive, bytes, n, done, done_arg);
+    atoll_image_archive_write(target, bytes, n, done, done_arg);
 }
 
-static void archive_ended(void *arg, const struct atoll_error *error)
+static void drop_archive(void *target)
 {
-    struct archive *a = arg;
-    struct atoll_api_call *call = a->call;
-    struct atoll_image_archive *archive = a->archive;
+    atoll_image_archive_drop(target);
+}
 
-    free(a);
-    if (error) {
-        atoll_image_archive_drop(archive);
-        atoll_api_fail(call, error);
-    } else {
-        atoll_image_archive_finish(archive, archive_imported, call);
-    }
+static void finish_archive(void *target, struct atoll_api_call *call)
+{
+    atoll_image_archive_finish(target, archive_imported, call);
 }
 
 void atoll_rest_image_load(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                            size_t n ATOLL_UNUSED)
 {
+    static const struct atoll_body_sink sink = {write_archive, drop_archive, finish_archive};
     const char *name = atoll_http_query(call->req, "name");
-    struct archive *a = atoll_api_alloc(sizeof(*a));
+    struct atoll_image_archive *archive = NULL;
     struct atoll_error error;
+    int r = atoll_image_archive_open(call->engine, call->caller.tenant, name, &archive, &error);
 
-    a->call = call;
-    if (atoll_image_archive_open(call->engine, call->caller.tenant, name, &a->archive, &error) <
-        0) {
-        free(a);
-        atoll_api_fail(call, &error);
-        return;
-    }
-    atoll_body_pump_start(&a->pump, call, write_archive, archive_ended, a);
+    atoll_body_pump_into(call, &sink, archive, r < 0 ? &error : NULL);
 }
 
 /* Pulls. */

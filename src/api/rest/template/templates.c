@@ -25,12 +25,6 @@ void atoll_rest_template_list(struct atoll_api_call *call, const uint8_t *body A
 
 /* Import: the archive is passed on at the speed at which it is unpacked. */
 
-struct import {
-    struct atoll_api_call *call;
-    struct atoll_import *import; /* owned; to be finished or dropped */
-    struct atoll_body_pump pump;
-};
-
 void atoll_rest_template_made(void *arg, const struct atoll_template_view *view,
                               const struct atoll_error *error)
 {
@@ -44,52 +38,31 @@ void atoll_rest_template_made(void *arg, const struct atoll_template_view *view,
     atoll_api_reply(call, 201, &out);
 }
 
-static void write_archive(void *arg, const uint8_t *bytes, size_t n, atoll_done_fn *done,
+static void write_archive(void *target, const uint8_t *bytes, size_t n, atoll_done_fn *done,
                           void *done_arg)
 {
-    struct import *i = arg;
-
-    atoll_import_write(i->import, bytes, n, done, done_arg);
+    atoll_import_write(target, bytes, n, done, done_arg);
 }
 
-static void archive_ended(void *arg, const struct atoll_error *error)
+static void drop_archive(void *target)
 {
-    struct import *i = arg;
-    struct atoll_api_call *call = i->call;
-    struct atoll_import *import = i->import;
+    atoll_import_drop(target);
+}
 
-    free(i);
-    if (error) {
-        atoll_import_drop(import);
-        atoll_api_fail(call, error);
-    } else {
-        atoll_import_finish(import, atoll_rest_template_made, call);
-    }
+static void finish_archive(void *target, struct atoll_api_call *call)
+{
+    atoll_import_finish(target, atoll_rest_template_made, call);
 }
 
 static void import_ready(void *arg, struct atoll_import *import, const struct atoll_error *error)
 {
-    struct import *i = arg;
-    struct atoll_api_call *call = i->call;
+    static const struct atoll_body_sink sink = {write_archive, drop_archive, finish_archive};
 
-    if (error) {
-        free(i);
-        atoll_api_fail(call, error);
-    } else if (!call->req) {
-        free(i);
-        atoll_import_drop(import);
-        atoll_api_drop(call);
-    } else {
-        i->import = import;
-        atoll_body_pump_start(&i->pump, call, write_archive, archive_ended, i);
-    }
+    atoll_body_pump_into(arg, &sink, import, error);
 }
 
 void atoll_rest_template_import(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                 size_t n ATOLL_UNUSED)
 {
-    struct import *i = atoll_api_alloc(sizeof(*i));
-
-    i->call = call;
-    atoll_templates_import(call->engine, call->params.template, import_ready, i);
+    atoll_templates_import(call->engine, call->params.template, import_ready, call);
 }
