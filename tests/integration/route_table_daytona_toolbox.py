@@ -57,6 +57,24 @@ def a_context(world):
     return {"id": box, "key": answer.json["id"]}
 
 
+def a_process(world):
+    box = world.box()
+    answer = post(world, box, "/processes", {"argv": ["cat"], "stdin": "pipe", "name": "p"})
+    return {"id": box, "item": answer.json["id"]}
+
+
+def a_pty_process(world):
+    box = world.box()
+    return {"id": box, "item": post(world, box, "/processes", {"kind": "pty"}).json["id"]}
+
+
+def an_ended_process(world):
+    box = world.box()
+    item = post(world, box, "/processes", {"shellCommand": "echo out"}).json["id"]
+    assert world.mine.get(f"/daytona/toolbox/{box}/processes/{item}/wait").json["exitCode"] == 0
+    return {"id": box, "item": item}
+
+
 TABLE = both({
     "GET /version": Entry(Ask(200, check=has("version")), Ask(404, at=NO_ID)),
     "POST /init": Entry(Ask(200, body={"token": "x"}), Ask(404, at=NO_ID)),
@@ -114,6 +132,26 @@ TABLE = both({
         Ask(200, check=has("message")), Ask(404, at=NOT_THERE), given=a_context),
     "GET /process/interpreter/execute": Entry(
         Ask(101, by="ws", body={"code": "print(1)"}, check=has("type", value="stdout")), Ask(400)),
+    "GET /processes": Entry(Ask(200, "?state=running", check=has(0, "name", value="p")),
+                            Ask(404, at=NO_ID), given=a_process),
+    "POST /processes": Entry(Ask(201, body={"argv": ["true"]}, check=has("id")),
+                             Ask(400, body={"argv": ["a"], "shellCommand": "b"})),
+    "GET /processes/{item}": Entry(Ask(200, check=has("argv", value=["cat"])),
+                                   Ask(404, at=NOT_THERE), given=a_process),
+    "DELETE /processes/{item}": Entry(Ask(204, check=empty), Ask(404, at=NOT_THERE),
+                                      given=an_ended_process),
+    "GET /processes/{item}/logs": Entry(Ask(200, check=has("frames", 0, "data", value="out\n")),
+                                        Ask(400, "?cursor=x"), given=an_ended_process),
+    "GET /processes/{item}/wait": Entry(Ask(200, check=has("reason", value="exited")),
+                                        Ask(400, "?timeoutMs=x"), given=an_ended_process),
+    "GET /processes/{item}/attach": Entry(Ask(101, by="ws", check=has("status")),
+                                          Ask(404, at=NOT_THERE, by="ws"), given=a_pty_process),
+    "POST /processes/{item}/stdin": Entry(Ask(204, body={"data": "x"}, check=empty),
+                                          Ask(400, body={}), given=a_process),
+    "POST /processes/{item}/signals": Entry(Ask(204, body={"signal": "SIGUSR1"}, check=empty),
+                                            Ask(400, body={"signal": "SIGNOT"}), given=a_process),
+    "POST /processes/{item}/resize": Entry(Ask(200, body={"cols": 9, "rows": 9}, check=has("id")),
+                                           Ask(400, body={"cols": 9}), given=a_pty_process),
     "GET /files": Entry(Ask(200, "?path={path}/.."), Ask(404, "?path=nothing"),
                         given=lambda world: {**a_file(world), "path": "."}),
     "DELETE /files": Entry(Ask(204, "?path={path}", check=empty), NO_PATH, given=a_file),

@@ -1,8 +1,8 @@
 """Processes of Daytona's toolbox: execute, code-run, sessions and their logs, terminals, contexts."""
 
 import base64
+import http.client
 import json
-import os
 import signal
 import time
 
@@ -352,6 +352,76 @@ def test_code_that_takes_too_long_is_interrupted(box):
     assert messages[-1] == {"type": "control", "text": "interrupted"}
     assert not [m for m in messages if m["type"] == "error"]
     assert text_of(execute(box, code="print('again')")[0]) == "again\n"
+
+
+# Processes.
+
+
+def events(box, path):
+    """The Server-Sent Events of a stream: (event, data)."""
+    body = box.call("GET", path).body.decode()
+    blocks = [dict(line.split(": ", 1) for line in block.splitlines() if line and line[0] != ":")
+              for block in body.split("\n\n")]
+    return [(block["event"], json.loads(block["data"])) for block in blocks if "event" in block]
+
+
+def test_a_process_is_found_again_with_all_of_its_output(box):
+    made = box.ok("POST", "/processes", {"shellCommand": "echo a; echo b >&2; read x; echo $x; exit 3",
+                                         "stdin": "pipe", "name": "job", "env": {"E": "1"}}, 201)
+    path = f"/processes/{made['id']}"
+    assert made["state"] == "running" and made["kind"] == "exec"
+    assert box.ok("GET", "/processes", name="job")[0]["id"] == made["id"]
+    assert box.ok("GET", path + "/wait", timeoutMs=10) == {"reason": "timed_out"}
+    wait_until(lambda: len(box.ok("GET", path + "/logs")["frames"]) == 2, 20, lambda: "no output")
+    first = box.ok("GET", path + "/logs", limit=1)
+    assert len(first["frames"]) == 1 and not first["eof"]
+    box.ok("POST", path + "/stdin", {"data": "ä\n", "eof": True}, 204)
+    assert box.ok("GET", path + "/wait") == {"exitCode": 3, "reason": "exited"}
+    rest = box.ok("GET", path + "/logs", cursor=first["nextCursor"])
+    assert rest["eof"] and rest["truncatedHead"] is False
+    text = {"stdout": "", "stderr": ""}
+    for frame in first["frames"] + rest["frames"]:
+        text[frame["channel"]] += frame["data"]
+    assert text == {"stdout": "a\nä\n", "stderr": "b\n"}
+    seen = events(box, path + "/logs?follow=true&encoding=base64&cursor=" + first["nextCursor"])
+    assert [name for name, _ in seen][-2:] == ["state", "eof"] and seen[-2][1]["exitCode"] == 3
+    assert base64.b64decode(seen[-3][1]["data"]) == "ä\n".encode()
+    box.ok("DELETE", path, None, 204)
+    assert refused(box.call("GET", path), 404, "PROCESS_NOT_FOUND")
+
+
+def test_a_signal_escalates(box):
+    made = box.ok("POST", "/processes", {"argv": ["sh", "-c", "trap '' TERM; while :; do sleep .1; done"]},
+                  201)
+    box.ok("POST", f"/processes/{made['id']}/signals",
+           {"signal": "SIGTERM", "escalateAfterMs": 200}, 204)
+    end = box.ok("GET", f"/processes/{made['id']}/wait")
+    assert end == {"exitCode": 137, "reason": "signaled", "signal": "SIGKILL"}
+    answer = box.call("DELETE", "/processes/" + box.ok("POST", "/processes", {"argv": ["sleep", "9"]},
+                                                       201)["id"])
+    assert refused(answer, 409, "CONFLICT")
+
+
+def test_kill_of_the_daemon_during_execute_and_a_process(daemon, sandbox):
+    """The connection breaks; the process goes on, and its output is all there."""
+    box = Box(daemon, sandbox)
+    made = box.ok("POST", "/processes", {"shellCommand": "for i in $(seq 100); do echo $i; sleep .02; done"},
+                  201)
+    connection = box.rest.connection()
+    connection.request("POST", box.base + "/process/execute",
+                       json.dumps({"command": "sleep 1; echo done > finished"}))
+    wait_until(lambda: "sleep 1" in box.run("ps -eo args")["result"], 20, lambda: "not started")
+    daemon.process.send_signal(signal.SIGKILL)
+    daemon.process.wait()
+    with pytest.raises((OSError, http.client.HTTPException)):
+        connection.getresponse()
+    connection.close()
+    daemon.start()
+    seen = events(box, f"/processes/{made['id']}/logs?follow=true")
+    text = "".join(data["data"] for name, data in seen if name == "log")
+    assert text == "".join(f"{i}\n" for i in range(1, 101)) and seen[-1][0] == "eof"
+    wait_until(lambda: box.call("GET", "/files/download", path="finished").body == b"done\n", 20,
+               lambda: "the command did not go on")
 
 
 # A daemon that is killed.

@@ -132,6 +132,10 @@ void atoll_toolbox_drop_commands(struct atoll_sandbox *sandbox, const char *shel
 int atoll_toolbox_command_code(const struct atoll_exec_result *result,
                                const struct atoll_exec_result *shell);
 
+/* Deletes a process that has ended, and answers the call. It is not shown any more. */
+void atoll_toolbox_bury(struct atoll_api_call *call, const char *exec_id);
+bool atoll_toolbox_is_buried(struct atoll_sandbox *sandbox, const char *exec_id);
+
 /* While a client waits for a command: ends the relay when the session ends without a status for it.
  * Ownership: the caller's storage, zeroed before use. */
 struct atoll_toolbox_guard {
@@ -207,6 +211,31 @@ ATOLL_DAYTONA_HANDLER(pty_resize);
 ATOLL_DAYTONA_HANDLER(pty_delete);
 ATOLL_DAYTONA_HANDLER(pty_connect);
 ATOLL_DAYTONA_HANDLER(pty_create_connect);
+
+/* Answers the call with a WebSocket of the terminal. from: as in struct atoll_exec_pump_config. */
+void atoll_toolbox_pty_attach(struct atoll_api_call *call, struct atoll_exec *exec, uint64_t from);
+
+/*
+ * toolbox_processes.c: processes with handles, whose output can be read from any position (of Daytona's
+ * unreleased branch). The id of a process is that of its exec.
+ */
+/* The process that {item} names; NULL: the call has been refused. */
+struct atoll_exec *atoll_toolbox_process_find(struct atoll_api_call *call,
+                                              struct atoll_exec_view *ret);
+/* Members of an open object. */
+void atoll_toolbox_process_members(struct atoll_json_out *out, const struct atoll_exec_view *view);
+void atoll_toolbox_process_result(struct atoll_json_out *out,
+                                  const struct atoll_exec_result *result);
+ATOLL_DAYTONA_HANDLER(process_list);
+ATOLL_DAYTONA_HANDLER(process_create);
+ATOLL_DAYTONA_HANDLER(process_get);
+ATOLL_DAYTONA_HANDLER(process_delete);
+ATOLL_DAYTONA_HANDLER(process_attach);
+ATOLL_DAYTONA_HANDLER(process_resize);
+ATOLL_DAYTONA_HANDLER(process_stdin);
+ATOLL_DAYTONA_HANDLER(process_wait); /* toolbox_process_wait.c */
+ATOLL_DAYTONA_HANDLER(process_signal);
+ATOLL_DAYTONA_HANDLER(process_logs); /* toolbox_process_logs.c */
 
 /* toolbox_interpreter.c */
 ATOLL_DAYTONA_HANDLER(context_create);

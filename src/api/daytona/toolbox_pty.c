@@ -594,7 +594,7 @@ static void drop(struct atoll_api_session *session)
     link_close(ATOLL_CONTAINER_OF(session, struct link, w.session));
 }
 
-static void connect_to(struct atoll_api_call *call, struct atoll_exec *exec, uint64_t from)
+void atoll_toolbox_pty_attach(struct atoll_api_call *call, struct atoll_exec *exec, uint64_t from)
 {
     struct link *l = atoll_api_alloc(sizeof(*l));
     struct atoll_exec_view view;
@@ -625,7 +625,7 @@ static void connect_to(struct atoll_api_call *call, struct atoll_exec *exec, uin
 
 static void connect_new(struct atoll_api_call *call, struct atoll_exec *exec)
 {
-    connect_to(call, exec, 0);
+    atoll_toolbox_pty_attach(call, exec, 0);
 }
 
 static bool is_upgrade(struct atoll_api_call *call)
@@ -657,7 +657,7 @@ void atoll_daytona_pty_connect(struct atoll_api_call *call, const uint8_t *body 
     if (atoll_api_query_u64(call, "from", 0, INT64_MAX, &from, &error) < 0)
         atoll_api_fail(call, &error);
     else
-        connect_to(call, exec, from);
+        atoll_toolbox_pty_attach(call, exec, from);
 }
 
 /* Variables come as a subprotocol: JSON in base64 of URLs, without padding. */

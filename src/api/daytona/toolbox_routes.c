@@ -44,6 +44,16 @@
     {ATOLL_POST,   BASE "/process/interpreter/context", CHANGE, BODY, CALL(context_create)}, \
     {ATOLL_DELETE, BASE "/process/interpreter/context/{key}", CHANGE, NONE, CALL(context_delete)}, \
     {ATOLL_GET,    BASE "/process/interpreter/execute", CHANGE, NONE, CALL(interpreter_execute)}, \
+    {ATOLL_GET,    BASE "/processes",                READ,   NONE, CALL(process_list)}, \
+    {ATOLL_POST,   BASE "/processes",                CHANGE, LONG, CALL(process_create)}, \
+    {ATOLL_GET,    BASE "/processes/{item}",         READ,   NONE, CALL(process_get)}, \
+    {ATOLL_DELETE, BASE "/processes/{item}",         CHANGE, NONE, CALL(process_delete)}, \
+    {ATOLL_GET,    BASE "/processes/{item}/logs",    READ,   NONE, CALL(process_logs)}, \
+    {ATOLL_GET,    BASE "/processes/{item}/wait",    READ,   NONE, CALL(process_wait)}, \
+    {ATOLL_GET,    BASE "/processes/{item}/attach",  CHANGE, NONE, CALL(process_attach)}, \
+    {ATOLL_POST,   BASE "/processes/{item}/stdin",   CHANGE, LONG, CALL(process_stdin)}, \
+    {ATOLL_POST,   BASE "/processes/{item}/signals", CHANGE, BODY, CALL(process_signal)}, \
+    {ATOLL_POST,   BASE "/processes/{item}/resize",  CHANGE, BODY, CALL(process_resize)}, \
     {ATOLL_GET,    BASE "/files",                    READ,   NONE, CALL(file_list)}, \
     {ATOLL_DELETE, BASE "/files",                    CHANGE, NONE, CALL(file_delete)}, \
     {ATOLL_GET,    BASE "/files/info",               READ,   NONE, CALL(file_info)}, \

@@ -47,8 +47,7 @@ static bool is_session(const struct atoll_exec_view *view)
             (view->result->kind != ATOLL_END_KILLED_BY && view->result->kind != ATOLL_END_LOST));
 }
 
-/* Whether a session was deleted after its shell had exited. */
-static bool is_buried(struct atoll_sandbox *sandbox, const char *shell_id)
+bool atoll_toolbox_is_buried(struct atoll_sandbox *sandbox, const char *exec_id)
 {
     const struct atoll_exec *exec;
     struct atoll_exec_view view;
@@ -56,7 +55,7 @@ static bool is_buried(struct atoll_sandbox *sandbox, const char *shell_id)
     for (size_t pos = 0; (exec = atoll_sandbox_next_exec(sandbox, &pos));) {
         atoll_exec_get(exec, &view);
         if (atoll_toolbox_is_kind(&view, DELETED_KIND) &&
-            strcmp(view.argv[ATOLL_RELAY_SHELL], shell_id) == 0)
+            strcmp(view.argv[ATOLL_RELAY_SHELL], exec_id) == 0)
             return true;
     }
     return false;
@@ -74,7 +73,7 @@ static bool find(const struct atoll_api_call *call, const char *id,
         atoll_exec_get(exec, &view);
         if (!is_session(&view) || strcmp(view.argv[SESSION_ID], id) != 0 ||
             (ret->shell && view.started_unix_ms < ret->view.started_unix_ms) ||
-            (view.result && is_buried(sandbox, view.id)))
+            (view.result && atoll_toolbox_is_buried(sandbox, view.id)))
             continue;
         ret->shell = exec;
         ret->view = view;
@@ -369,11 +368,11 @@ static void buried(void *arg, struct atoll_exec *exec ATOLL_UNUSED, const struct
     deleted(arg, error);
 }
 
-/* The end of a shell that has exited cannot be changed: an exec that does nothing records that the
- * session was deleted. */
-static void bury(struct atoll_api_call *call, const char *shell_id)
+/* The end of a process that has ended cannot be changed: an exec that does nothing records that it was
+ * deleted. */
+void atoll_toolbox_bury(struct atoll_api_call *call, const char *exec_id)
 {
-    const char *const argv[] = {"sh", "-c", ":", DELETED_KIND, shell_id, NULL};
+    const char *const argv[] = {"sh", "-c", ":", DELETED_KIND, exec_id, NULL};
     const struct atoll_exec_start start = {.argv = argv};
 
     atoll_engine_exec(call->engine, call->params.id, &start, buried, call);
@@ -388,7 +387,7 @@ void atoll_daytona_session_delete(struct atoll_api_call *call, const uint8_t *bo
         return;
     atoll_toolbox_drop_commands(atoll_engine_find(call->engine, call->params.id), session.view.id);
     if (session.view.result)
-        bury(call, session.view.id);
+        atoll_toolbox_bury(call, session.view.id);
     else
         atoll_exec_kill(call, session.shell, true, ATOLL_TOOLBOX_WHO_DELETED, deleted);
 }
