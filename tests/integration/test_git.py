@@ -319,6 +319,20 @@ def test_the_command_line(daemon, repo):
     assert "not a git repository" in daemon.atoll("git", repo.id, "-C", "/tmp", "status").stderr
 
 
+def test_a_git_that_does_not_end(repo):
+    """It is killed with all that it started."""
+    repo.out("cd w && git config protocol.ext.allow always && git remote add origin 'ext::sleep 12345'")
+    status, told = repo.problem("fetch", {"path": "w", "timeoutSeconds": 1})
+    assert (status, told["problem"]) == (504, "timed_out")
+    assert repo.run("pgrep -f 'sleep 1234[5]'")["stdout"] == ""
+
+
+def test_a_repository_of_another_user(repo):
+    repo.out("chown -R 12345 /home/user/w", user="root")
+    status, told = repo.problem("status", method="GET", path="w")
+    assert (status, told["problem"]) == (409, "untrusted")
+
+
 def test_a_sandbox_without_git(box):
     gone = box.run("rm -f /usr/bin/git", user="root")
     assert gone["result"]["exit_code"] == 0, gone

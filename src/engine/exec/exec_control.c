@@ -25,6 +25,8 @@ static void conclude(struct telling *t, const struct atoll_error *error)
 {
     t->done(t->arg, error);
     atoll_exec_unref(t->exec);
+    if (t->bytes)
+        explicit_bzero(t->bytes, t->len); /* input may be a password */
     free(t->bytes);
     free(t);
 }

@@ -274,6 +274,16 @@ static void done(void *arg, const struct atoll_git_result *result, const struct 
     }
 }
 
+/* Erases what the request says in confidence, in jansson's memory, which is about to be freed. */
+static void wipe(const struct atoll_git_request *request)
+{
+    const char *const texts[] = {request->credentials.password, request->url};
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(texts); i++)
+        if (texts[i])
+            explicit_bzero((void *)(uintptr_t)texts[i], strlen(texts[i]));
+}
+
 static const struct atoll_route rows[];
 
 static void serve(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
@@ -294,6 +304,7 @@ static void serve(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
         atoll_git_run(call->engine, call->params.id, &request, done, call);
     else
         atoll_api_fail(call, &error);
+    wipe(&request);
     atoll_body_done(&body);
 }
 
