@@ -1,5 +1,6 @@
 """Getting the clients of others from npm and PyPI, for the tests that run them unmodified."""
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ HERE = Path(__file__).resolve().parent
 NODE_VENV = HERE.parent.parent / "build" / "conformance" / "node"
 NODE_NEEDED = (20, 18, 1)
 INSTALL_SECONDS = 180
+NODE_FILE_MS = 120000
 SKIPPED = """<?xml version="1.0" encoding="utf-8"?>
 <testsuites><testcase classname="{suite}" name="{name}"><skipped message="{why}"/></testcase></testsuites>
 """
@@ -79,3 +81,63 @@ def run_suite(suite, name, prepare, run, results):
                                               why="the clients are not to be had"))
         return 0
     return run(results)
+
+
+class Clients:
+    """The tests of one protocol: javascript/ and python/ below `here`, and perhaps examples/."""
+
+    def __init__(self, name, here, surroundings):
+        """surroundings: a context manager that yields the environment of who talks to the daemon."""
+        self.name, self.here, self.surroundings = name, here, surroundings
+        self.venv = here.parent.parent.parent / "build" / "conformance" / name
+        self.suites = {
+            "javascript": (self.install_javascript, self.javascript_command),
+            "python": (self.install_python, self.python_command),
+        }
+        if (here / "examples").is_dir():
+            self.suites["examples"] = (self.install_both, self.examples_command)
+
+    def install_javascript(self):
+        install_packages(self.here)
+
+    def install_python(self):
+        install_venv(self.venv, self.here / "requirements.txt")
+
+    def install_both(self):
+        self.install_javascript()
+        self.install_python()
+
+    def javascript_command(self, results):
+        command = ["node", "--test", "--test-concurrency=2", f"--test-timeout={NODE_FILE_MS}",
+                   "--test-reporter=dot", "--test-reporter-destination=stdout"]
+        if results:
+            command += ["--test-reporter=junit", f"--test-reporter-destination={results}"]
+        return [*command, *sorted((self.here / "javascript").glob("*.test.mjs"))]
+
+    def pytest_command(self, python, folder, results):
+        command = [python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "--timeout=60",
+                   self.here / folder]
+        return command + ([f"--junitxml={results}"] if results else [])
+
+    def python_command(self, results):
+        return self.pytest_command(self.venv / "bin" / "python", "python", results)
+
+    def examples_command(self, results):
+        return self.pytest_command("/usr/bin/python3", "examples", results)
+
+    def run(self, command):
+        with self.surroundings() as environment:
+            return subprocess.run(list(map(str, command)), env=environment, cwd=self.here,
+                                  check=False).returncode
+
+    def main(self, about):
+        parser = argparse.ArgumentParser(description=about.splitlines()[0])
+        parser.add_argument("suite", choices=[*self.suites, "with"])
+        parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="RESULTS.xml | COMMAND")
+        args = parser.parse_args()
+        if args.suite == "with":
+            return self.run(args.rest)
+        results = Path(args.rest[0]).resolve() if args.rest else None
+        prepare, make_command = self.suites[args.suite]
+        return run_suite(self.name, args.suite, prepare,
+                         lambda results: self.run(make_command(results)), results)

@@ -1,0 +1,63 @@
+// The official client for JavaScript, over HTTP and over standard input and output.
+import assert from "node:assert";
+import { test } from "node:test";
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+
+const { ATOLL_URL, ATOLL_API_KEY, ATOLL_TEST_CLI } = process.env;
+const transports = {
+  http: () => new StreamableHTTPClientTransport(new URL(`${ATOLL_URL}/mcp`), {
+    requestInit: { headers: { Authorization: `Bearer ${ATOLL_API_KEY}` } },
+  }),
+  stdio: () => new StdioClientTransport({ command: ATOLL_TEST_CLI, args: ["mcp"], env: process.env }),
+};
+
+async function withClient(kind, run) {
+  const client = new Client({ name: "test", version: "1" });
+  await client.connect(transports[kind]());
+  try {
+    return await run(client);
+  } finally {
+    await client.close();
+  }
+}
+
+const call = (client, name, args = {}, options) =>
+  client.callTool({ name, arguments: args }, undefined, options);
+
+for (const kind of Object.keys(transports)) {
+  test(`${kind}: tools`, () => withClient(kind, async (client) => {
+    assert.equal(client.getServerVersion().name, "atoll");
+    const { tools } = await client.listTools();
+    assert.ok(tools.every((tool) => tool.inputSchema.type === "object"));
+    await call(client, "write_file", { path: "note", content: "kept" });
+    const ran = await call(client, "run_command", { command: "cat note; exit 2" });
+    assert.deepEqual([ran.isError, ran.content[0].text], [true, "kept\nexit code 2\n"]);
+    assert.equal(ran.structuredContent.exit_code, 2);
+    const code = await call(client, "run_code", { code: "6 * 7" });
+    assert.match(code.content[0].text, /42/);
+    await assert.rejects(call(client, "run_command", {}), /command is missing/);
+    await assert.rejects(call(client, "fly", {}), /there is no tool fly/);
+  }));
+
+  test(`${kind}: resources`, () => withClient(kind, async (client) => {
+    const { resourceTemplates } = await client.listResourceTemplates();
+    assert.match(resourceTemplates[0].uriTemplate, /^atoll:/);
+    await call(client, "write_file", { path: "/home/user/file", content: "text" });
+    const { name } = (await call(client, "sandbox_info")).structuredContent;
+    const read = await client.readResource({ uri: `atoll://${name}/home/user/file` });
+    assert.equal(read.contents[0].text, "text");
+  }));
+
+  test(`${kind}: progress and cancellation`, () => withClient(kind, async (client) => {
+    const abort = new AbortController();
+    const running = call(client, "run_command", { command: "exec -a endless sleep 600" },
+      { signal: abort.signal, onprogress: () => abort.abort("enough") });
+    await assert.rejects(running, /enough/);
+    for (;;) {
+      const left = await call(client, "run_command", { command: "pgrep -f '^endles[s]' | wc -l" });
+      if (left.content[0].text === "0\n") break;
+    }
+  }));
+}

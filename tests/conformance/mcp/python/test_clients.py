@@ -1,0 +1,65 @@
+"""The official client for Python, over HTTP and over standard input and output."""
+
+import asyncio
+import contextlib
+import os
+
+import httpx2
+import pytest
+from mcp import StdioServerParameters
+from mcp.client import Client
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+URL, KEY, CLI = (os.environ[name] for name in ("ATOLL_URL", "ATOLL_API_KEY", "ATOLL_TEST_CLI"))
+
+
+@contextlib.asynccontextmanager
+async def connected(kind):
+    if kind == "stdio":
+        parameters = StdioServerParameters(command=CLI, args=["mcp"], env=dict(os.environ))
+        async with Client(stdio_client(parameters)) as client:
+            yield client
+        return
+    async with (httpx2.AsyncClient(headers={"Authorization": f"Bearer {KEY}"}, timeout=60) as http,
+                Client(streamable_http_client(f"{URL}/mcp", http_client=http)) as client):
+        yield client
+
+
+async def text_of(client, tool, **arguments):
+    return (await client.call_tool(tool, arguments)).content[0].text
+
+
+@pytest.mark.parametrize("kind", ["http", "stdio"])
+def test_tools_and_resources(kind):
+    async def tour():
+        async with connected(kind) as client:
+            assert client.protocol_version == "2026-07-28"
+            assert "run_command" in [tool.name for tool in (await client.list_tools()).tools]
+            failed = await client.call_tool("run_command", {"command": "echo out; exit 3"})
+            assert failed.is_error and failed.structured_content["exit_code"] == 3
+            assert "42" in await text_of(client, "run_code", code="6 * 7")
+            await client.call_tool("write_file", {"path": "/home/user/file", "content": "text"})
+            box = (await client.call_tool("sandbox_info", {})).structured_content
+            read = await client.read_resource(f"atoll://{box['id']}/home/user/file")
+            assert read.contents[0].text == "text"
+    asyncio.run(tour())
+
+
+@pytest.mark.parametrize("kind", ["http", "stdio"])
+def test_a_cancelled_call_ends_its_command(kind):
+    async def tour():
+        async with connected(kind) as client:
+            noted = asyncio.Event()
+
+            async def progress(*_):
+                noted.set()
+            running = asyncio.create_task(client.call_tool(
+                "run_command", {"command": "exec -a lasting sleep 600"}, progress_callback=progress))
+            await noted.wait()
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+            while await text_of(client, "run_command", command="pgrep -f '^lastin[g]' | wc -l") != "0\n":
+                pass
+    asyncio.run(tour())
