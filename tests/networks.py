@@ -14,6 +14,7 @@ import http.server
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -114,13 +115,20 @@ class Web(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, listening, name):
+    def __init__(self, listening, name, certificate=None):
         super().__init__(listening.getsockname()[:2], Page, bind_and_activate=False)
         self.socket.close()
         self.socket = listening
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.socket = context.wrap_socket(listening, server_side=True)
         self.name, self.asked = name, []
-        self.port = listening.getsockname()[1]
+        self.port = self.socket.getsockname()[1]
         threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def handle_error(self, *_):
+        pass  # clients that end early
 
     def close(self):
         self.shutdown()

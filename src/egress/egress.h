@@ -26,6 +26,7 @@ struct atoll_host_addresses;
 struct atoll_pipes;
 struct atoll_control;
 struct atoll_egress_cache;
+struct atoll_closer;
 
 #define ATOLL_EGRESS_ID_MAX 64
 #define ATOLL_EGRESS_NAME_MAX 254 /* of a domain, with NUL; lower case, no trailing dot */
@@ -48,9 +49,10 @@ struct atoll_egress {
     struct atoll_control *control; /* NULL until it is open */
     /* peers.c */
     struct atoll_box *
-        *places;             /* by the last two bytes of their address; NULL until one is needed */
-    struct atoll_map names;  /* boxes by tenant and name, borrowed */
-    struct atoll_list dials; /* of struct atoll_peer_dial */
+        *places; /* by the last two bytes of their address; NULL until one is needed */
+    struct atoll_closer *closer; /* of sockets to peers; NULL: the loop's thread closes them */
+    struct atoll_map names;      /* boxes by tenant and name, borrowed */
+    struct atoll_list dials;     /* of struct atoll_peer_dial */
     uint64_t dial_numbers;
 };
 

@@ -291,8 +291,9 @@ void atoll_exchange_start(struct atoll_intercept *i, struct atoll_http_request *
         x->upgrade = atoll_http_wanted_upgrade(req) != NULL;
         if (t || !atoll_exchange_from_cache(x))
             atoll_upstream_find(x);
-    } else if (err.kind == ATOLL_ERR_INVALID_ARGUMENT) {
-        atoll_intercept_refuse(take_request(x), 431, err.text);
+    } else if (err.kind == ATOLL_ERR_INVALID_ARGUMENT || err.kind == ATOLL_ERR_PERMISSION_DENIED) {
+        atoll_intercept_refuse(take_request(x), err.kind == ATOLL_ERR_PERMISSION_DENIED ? 403 : 431,
+                               err.text);
         release(x, false);
     } else {
         atoll_exchange_fail(x, "%s", err.text);

@@ -195,12 +195,16 @@ static int put_client_fields(struct atoll_exchange *x, const struct atoll_networ
 struct filling {
     const struct atoll_intercept *intercept;
     char missing[ATOLL_SECRET_NAME_MAX + 1];
+    bool used; /* it has one */
 };
 
 static const char *get_secret(void *arg, const char *name)
 {
     struct filling *f = arg;
-    const char *value = f->intercept->hooks->secret(f->intercept->arg, name);
+    const char *value;
+
+    f->used = true;
+    value = f->intercept->hooks->secret(f->intercept->arg, name);
 
     if (!value)
         (void)!atoll_text_copy(f->missing, sizeof(f->missing), name);
@@ -231,6 +235,10 @@ static int put_rule_field(struct atoll_exchange *x, const char *name, const char
                        *f.missing ? "there is no secret %s, which the header %.100s needs"
                                   : "a placeholder%s of the header %.100s has no valid name",
                        f.missing, name);
+    else if (r == 0 && f.used && !x->place.tls && !x->intercept->shared->plain_secrets)
+        r = atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
+                       "the header %.100s has a secret, which is sent over TLS only: use https://",
+                       name);
     else if (r == 0 && !is_sendable(atoll_buf_str(&value)))
         r = atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
                        "the value of the header %.100s has a line break or a control character: "

@@ -60,7 +60,8 @@ struct atoll_interceptor {
     struct atoll_http_server *server;
     struct atoll_map by_tag; /* of struct atoll_intercept */
     uint64_t tags;
-    bool plain_http2; /* servers without TLS speak HTTP/2; for tests */
+    bool plain_http2;   /* servers without TLS speak HTTP/2; for tests */
+    bool plain_secrets; /* secrets are sent without TLS; for tests */
 };
 
 struct atoll_intercept {
@@ -186,7 +187,7 @@ void atoll_intercept_refuse(struct atoll_http_request *req, int status, const ch
 bool atoll_intercept_is_meant(const struct atoll_intercept *i, const struct atoll_http_request *req,
                               const char **ret_host);
 /* Fills place, target, authority and fields of the exchange. INVALID_ARGUMENT: the request is too large;
- * FAILED_PRECONDITION: the transform cannot be carried out, the text names the secret or the URL. */
+ * PERMISSION_DENIED: it would carry a secret without TLS; FAILED_PRECONDITION: the transform cannot be carried out, the text names the secret or the URL. */
 int atoll_exchange_prepare(struct atoll_exchange *x, const struct atoll_network_transform *t,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Iterates over "name\0value\0" pairs: start with *at = 0; false at the end. */

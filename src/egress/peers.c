@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/fd.h"
+#include "egress/closer.h"
 #include "egress/control.h"
-#include "egress/relay.h"
 
 #define PLACES 65536u
 #define ANSWER_MS 20000
@@ -205,13 +205,13 @@ void atoll_peer_dial_answer(struct atoll_egress *egress, uint64_t number, int fd
         if (dial->number != number)
             continue;
         if (fd >= 0 && atoll_fd_set_nonblock(fd, true) < 0) {
-            atoll_abort_socket(fd);
+            atoll_closer_close(egress->closer, fd, true);
             fd = ATOLL_NO_FD;
         }
         end_dial(dial, fd >= 0 ? fd : errnum > 0 ? -errnum : -EHOSTUNREACH);
         return;
     }
-    atoll_abort_socket(fd);
+    atoll_closer_close(egress->closer, fd, true);
 }
 
 /* On the next turn of the loop: the callbacks may free what the caller uses. */

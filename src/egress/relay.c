@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include "base/clock.h"
+#include "egress/closer.h"
 #include "egress/pipes.h"
 
 #define PIECE ((size_t)256 * 1024)
@@ -39,18 +40,6 @@ struct atoll_relay {
     struct atoll_timer timer; /* for the buckets */
     bool muted;               /* while it holds: on_held_input was called */
 };
-
-/* A sandbox may have set SO_LINGER on its end of a connection to a peer, which has the same socket: close
- * would wait. */
-static void close_socket(int fd)
-{
-    const struct linger off = {0};
-
-    if (fd < 0)
-        return;
-    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof(off));
-    (void)close(fd);
-}
 
 void atoll_abort_socket(int fd)
 {
@@ -335,6 +324,14 @@ int atoll_relay_new(const struct atoll_relay_config *config, struct atoll_relay 
     return 0;
 }
 
+static void close_socket(int fd, bool reset)
+{
+    if (reset)
+        atoll_abort_socket(fd);
+    else if (fd >= 0)
+        (void)close(fd);
+}
+
 struct atoll_relay *atoll_relay_free(struct atoll_relay *r, bool reset)
 {
     if (!r)
@@ -346,13 +343,11 @@ struct atoll_relay *atoll_relay_free(struct atoll_relay *r, bool reset)
     atoll_pipe_close(&r->down.pipe);
     free(r->up.copied);
     free(r->down.copied);
-    if (reset) {
-        atoll_abort_socket(r->client.fd);
-        atoll_abort_socket(r->server.fd);
-    } else {
-        close_socket(r->client.fd);
-        close_socket(r->server.fd);
-    }
+    close_socket(r->client.fd, reset);
+    if (r->config.copy)
+        atoll_closer_close(r->config.box->egress->closer, r->server.fd, reset);
+    else
+        close_socket(r->server.fd, reset);
     free(r);
     return NULL;
 }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "egress/cache.h"
+#include "egress/closer.h"
 #include "egress/control.h"
 #include "egress/dns.h"
 #include "egress/host_addresses.h"
@@ -80,6 +81,8 @@ static int open_parts(struct atoll_egress *egress, int state_fd, struct atoll_er
     if (r == 0)
         r = atoll_resolver_new(egress->loop, NULL, &egress->resolver, err);
     if (r == 0)
+        r = atoll_closer_new(egress->loop, &egress->closer, err);
+    if (r == 0)
         open_cache(egress, directory_fd);
     else if (directory_fd >= 0)
         (void)close(directory_fd);
@@ -89,6 +92,7 @@ static int open_parts(struct atoll_egress *egress, int state_fd, struct atoll_er
 static void close_parts(struct atoll_egress *egress)
 {
     egress->resolver = atoll_resolver_free(egress->resolver);
+    egress->closer = atoll_closer_free(egress->closer);
     egress->cache = atoll_cache_close(egress->cache);
     egress->interceptor = atoll_interceptor_close(egress->interceptor);
     egress->host = atoll_host_addresses_close(egress->host);

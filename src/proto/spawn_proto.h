@@ -14,8 +14,10 @@ enum atoll_spawn_type {
     ATOLL_SPAWN_PART = 3,   /* more follow */
     ATOLL_SPAWN_EXITED = 4, /* event, atoll_sm_exited: the sandbox's first process exited */
 
-    ATOLL_SPAWN_HELLO = 32,  /* atoll_sm_hello → atoll_sm_hello */
-    ATOLL_SPAWN_CREATE = 33, /* atoll_sm_create → atoll_sm_created */
+    ATOLL_SPAWN_HELLO = 32, /* atoll_sm_hello → atoll_sm_hello */
+    /* atoll_sm_create → atoll_sm_created. With the descriptors of SOCKETS if it has a network, unless others
+     * wait to be read. */
+    ATOLL_SPAWN_CREATE = 33,
     ATOLL_SPAWN_REMOVE = 34, /* atoll_sm_remove → atoll_sm_exited, once all of it is removed */
     ATOLL_SPAWN_LIMIT = 35,  /* atoll_sm_limit → empty */
     ATOLL_SPAWN_LIST = 36,   /* empty → PART atoll_sm_created …, REPLY empty */

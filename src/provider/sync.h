@@ -40,6 +40,7 @@ struct atoll_sync_ops {
 #define BLOCKING(NAME, member, parameters, pass) int(*member) parameters;
 #include "provider/operations.def"
     /* As in provider.h; may be NULL. Must not block: called on the loop's thread. */
+    int (*keeper)(struct atoll_sync_provider *p);
     bool (*public_host)(struct atoll_sync_provider *p, const struct atoll_spec *spec, char *out,
                         size_t cap);
     struct atoll_sync_provider *(*free)(struct atoll_sync_provider *p);

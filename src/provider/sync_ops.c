@@ -51,6 +51,12 @@ static bool public_host(struct atoll_provider *p, const struct atoll_spec *spec,
     return s->inner->ops->public_host(s->inner, spec, out, cap);
 }
 
+static int keeper(struct atoll_provider *p)
+{
+    const struct atoll_sync *s = atoll_sync_of(p);
+    return s->inner->ops->keeper(s->inner);
+}
+
 /* Cancels the operations in progress; their `done` is not called. */
 static struct atoll_provider *sync_free(struct atoll_provider *p)
 {
@@ -77,6 +83,7 @@ static void choose_ops(struct atoll_provider_ops *ops, const struct atoll_sync_o
     ops->free = sync_free;
     ops->cancel_build = inner->build ? cancel_build : NULL;
     ops->public_host = inner->public_host ? public_host : NULL;
+    ops->keeper = inner->keeper ? keeper : NULL;
 }
 
 int atoll_sync_wrap(struct atoll_loop *loop, struct atoll_workers *workers,

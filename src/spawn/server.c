@@ -95,13 +95,19 @@ static void on_started(void *arg, const char *id, uint32_t request, pid_t pid, u
                        const struct atoll_error *error, const char *step)
 {
     struct atoll_sm_created msg = {id, (uint32_t)pid, boot_us};
+    struct atoll_server *server = arg;
+    const struct atoll_netspace *space;
 
     if (request == 0)
         return;
-    if (error)
-        send_error(arg, request, error, step);
-    else
-        send_frame(arg, ATOLL_SPAWN_REPLY, request, &atoll_sm_created_desc, &msg);
+    if (error) {
+        send_error(server, request, error, step);
+        return;
+    }
+    /* With its sockets: a request for them would wait while the next namespaces are prepared. */
+    space = server->daemon.out_nfds == 0 ? atoll_sandboxes_network(server->sandboxes, id) : NULL;
+    send_with(server, ATOLL_SPAWN_REPLY, request, &atoll_sm_created_desc, &msg,
+              space ? (int[]){space->tcp, space->udp} : NULL, space ? 2 : 0);
 }
 
 static struct atoll_sm_exited exit_message(const char *id, const struct atoll_sandbox_exit *e)

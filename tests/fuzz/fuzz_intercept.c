@@ -143,6 +143,7 @@ static void make_shared(void)
     FUZZ_CHECK(atoll_loop_new(&world.loop, NULL) == 0 && mkdtemp(dir));
     fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     FUZZ_CHECK(atoll_interceptor_open(world.loop, fd, &world.shared, NULL) == 0);
+    world.shared->plain_secrets = true;
     FUZZ_CHECK(unlinkat(fd, "egress-ca.pem", 0) == 0 && unlinkat(fd, "egress-ca-key.pem", 0) == 0);
     (void)close(fd);
     FUZZ_CHECK(rmdir(dir) == 0);

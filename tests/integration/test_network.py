@@ -301,6 +301,23 @@ def test_a_dead_daemon_does_not_end_the_network(daemon, web, box):
     assert reaches(daemon, box)
 
 
+def test_connections_of_an_ended_sandbox_can_be_read(daemon, web):
+    rest = Rest(daemon.socket)
+    box = daemon.create("--network", "bridge")
+    assert reaches(daemon, box)
+    wait_until(lambda: rest.get(f"/api/sandboxes/{box}/network/connections").json["connections"], 10, lambda: "no line")
+    daemon.atoll("rm", box, check=True)
+    path = f"/api/sandboxes/{box}/network/connections"
+    for _ in range(2):
+        [line] = [c for c in rest.get(path).json["connections"] if not c.get("dns")]
+        assert line["address"] == FAR[0] and line["end"] in ("closed", "lost"), line
+        daemon.process.kill()
+        daemon.process.wait()
+        daemon.start()
+    assert rest.get(path, ended="false").status == 404
+    assert Rest(daemon.socket, {"X-Atoll-Tenant": "other"}).get(path).status == 404
+
+
 def test_it_starts_again_with_its_network(daemon, web):
     box = daemon.create("--network", "bridge", "--persistent")
     assert reaches(daemon, box)

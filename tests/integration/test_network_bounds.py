@@ -106,9 +106,10 @@ def test_e2b_update(daemon):
 
 
 def test_e2b_rules(daemon):
-    server = Web(daemon.networks.far.listen(FAR[0], PORT + 1), "")
+    certificate = daemon.networks.authority.certificate("one.test")
+    server = Web(daemon.networks.far.listen(FAR[0], PORT + 1), "", certificate)
     server.RequestHandlerClass = Echo
-    url = f"http://one.test:{PORT + 1}/"
+    url = f"https://one.test:{PORT + 1}/"
     assert daemon.rest.post("/secrets", {"name": "key", "value": "hush"}).status == 201
     rule = {"one.test": [{"transform": {"headers": {"X-Key": "${e2b.secrets.key}"}}}]}
     try:

@@ -10,7 +10,7 @@ import pytest
 
 from boxes import Box
 from daemons import cgroups, wait_until
-from networks import FAR, Page, Web, networked
+from networks import FAR, NAMES, Page, Web, networked
 from rest import Rest
 
 PORT = 8080
@@ -35,7 +35,8 @@ def daemon():
 
 @pytest.fixture(scope="module")
 def web(daemon):
-    server = Web(daemon.networks.far.listen(FAR[0], PORT), "one")
+    certificate = daemon.networks.authority.certificate(*NAMES)
+    server = Web(daemon.networks.far.listen(FAR[0], PORT), "one", certificate)
     server.RequestHandlerClass = Noting
     yield server
     server.close()
@@ -53,9 +54,9 @@ def set_secret(daemon, value):
     assert answer.status in (200, 201), answer.body
 
 
-def ask(box, host="one.test"):
+def ask(box, host="one.test", options=""):
     """The status that a program inside gets; 000: no answer."""
-    return box.run(f"curl -s -o /dev/null -w '%{{http_code}}' --max-time 5 http://{host}:{PORT}/")["stdout"]
+    return box.run(f"curl -s -o /dev/null -w '%{{http_code}}' --max-time 5 {options} https://{host}:{PORT}/")["stdout"]
 
 
 def sees(box, web, value):
@@ -79,9 +80,9 @@ def test_the_server_gets_the_value(daemon, web, secret):
         assert sees(box, web, f"Bearer {FIRST}")
         # Only where the policy says so.
         del web.asked[:]
-        assert ask(box, FAR[0]) == "200" and web.asked == [None]
+        assert ask(box, "two.test", f"--connect-to two.test:{PORT}:{FAR[0]}:{PORT}") == "200" and web.asked == [None]
         # What a program sends itself is replaced.
-        assert box.run(f"curl -s -H 'Authorization: mine' http://one.test:{PORT}/")["result"]["exit_code"] == 0
+        assert box.run(f"curl -s -H 'Authorization: mine' https://one.test:{PORT}/")["result"]["exit_code"] == 0
         assert web.asked[-1] == f"Bearer {FIRST}"
         # A new value holds for the next request, without a change of the sandbox.
         set_secret(daemon, SECOND)
@@ -114,7 +115,7 @@ def test_it_is_not_inside(daemon, web, secret):
     """After it was used, it is in the memory of no process of the sandbox, and in no file."""
     box = Box(daemon.rest, network=POLICY)
     try:
-        program = f"import time, urllib.request as r; r.urlopen('http://one.test:{PORT}/').read(); time.sleep(60)"
+        program = f"import time, urllib.request as r; r.urlopen('https://one.test:{PORT}/').read(); time.sleep(60)"
         del web.asked[:]
         box.detach(f'KEPT=kept-by-the-program exec python3 -c "{program}"')
         wait_until(lambda: web.asked == [f"Bearer {FIRST}"], 20, lambda: f"it asked {web.asked}")
@@ -170,7 +171,7 @@ def test_a_rule_of_e2b(daemon, web, secret):
     box = made.json["sandboxID"]
     try:
         del web.asked[:]
-        done = daemon.atoll("exec", box, "--", "curl", "-s", f"http://one.test:{PORT}/", check=True)
+        done = daemon.atoll("exec", box, "--", "curl", "-s", f"https://one.test:{PORT}/", check=True)
         assert done.stdout.startswith("one ") and web.asked == [f"Bearer {FIRST}"]
     finally:
         daemon.rest.delete(f"/sandboxes/{box}")

@@ -11,6 +11,7 @@ static int set_up(void **state)
     (void)state;
     icept_open(&w);
     assert_int_equal(atoll_interceptor_open(w.loop, w.state_fd, &w.shared, NULL), 0);
+    w.shared->plain_secrets = true;
     icept_again(&w, false, 80);
     return 0;
 }
@@ -92,6 +93,11 @@ static void test_secrets_that_cannot_be_sent(void **state)
     assert_null(strstr(got, "Smuggled"));
     w.transform.headers[0].value = (char *)"${secret.}";
     assert_contains(icept_ask(&w, "GET / HTTP/1.1\r\n" HOST "\r\n"), "no valid name");
+    w.shared->plain_secrets = false;
+    w.transform.headers[0].value = (char *)"${secret.token}";
+    got = icept_ask(&w, "GET / HTTP/1.1\r\n" HOST "\r\n");
+    assert_starts(got, "HTTP/1.1 403 ");
+    assert_contains(got, "the header Authorization has a secret, which is sent over TLS only");
     assert_int_equal(w.dials, 0);
 }
 

@@ -172,6 +172,7 @@ static int set_up(void **state)
     snprintf(file, sizeof(file), "%s/tls/ca.pem", w.dir);
     setenv("SSL_CERT_FILE", file, 1);
     assert_int_equal(atoll_interceptor_open(w.loop, w.state_fd, &w.shared, NULL), 0);
+    w.shared->plain_secrets = true;
     near_port = listen_here();
     accepted_lines = 0;
     return 0;
@@ -317,6 +318,7 @@ static void test_a_server_that_is_not_trusted(void **state)
     setenv("SSL_CERT_FILE", "/dev/null", 1);
     setenv("SSL_CERT_DIR", "/nonexistent", 1);
     assert_int_equal(atoll_interceptor_open(w.loop, w.state_fd, &w.shared, NULL), 0);
+    w.shared->plain_secrets = true;
     got = run("$CURL --http2 -w '%{http_code}' https://api.example.test/");
     assert_contains(got, "the certificate of api.example.test is not trusted");
     assert_contains(got, "502");

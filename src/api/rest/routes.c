@@ -50,7 +50,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    BOX "/network",         READ,  NONE,   atoll_rest_network_get, ""},
     {ATOLL_PUT,    BOX "/network",         WRITE, JSON,   atoll_rest_network_set, ""},
     {ATOLL_GET,    BOX "/network/connections", READ, NONE, atoll_rest_connections,
-     "limit, cursor, follow, after"},
+     "limit, cursor, follow, after, ended"},
 
     {ATOLL_POST,   BOX "/execs",           WRITE, JSON,   atoll_rest_exec_start, "wait, stream"},
     {ATOLL_GET,    BOX "/execs",           READ,  NONE,   atoll_rest_exec_list,

@@ -4,7 +4,8 @@
 /*
  * The connections of sandboxes that atoll-egress serves: what was connected to, what was denied, and
  * names that could not be resolved. Each is a line in the journal of its sandbox when it begins and when
- * it ends; the newest 1 to 2 MiB are kept, as long as the sandbox exists.
+ * it ends; the newest 1 to 2 MiB are kept, and 64 KiB as long as the record of a sandbox that
+ * has ended.
  * Thread: the loop's.
  */
 struct atoll_connection {

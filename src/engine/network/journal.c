@@ -10,17 +10,21 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
+#include "engine/sandbox/ended.h"
 
 /*
  * The journal of a sandbox's connections, STATE/network/ID: one line for each event, with tabs between
- * the columns. A full file becomes ID.1, in place of the one before.
+ * the columns. A full file becomes ID.1, in place of the one before. Of a sandbox that has ended the newest
+ * lines are kept as long as its record.
  */
 
 #define FILE_MAX (1024 * 1024)
 #define LINE_MAX_BYTES 2048
 #define COLUMNS 16
 #define DIRECTORY "network"
-#define OLDER ".1"
+#define OLDER ATOLL_JOURNAL_OLDER
+#define SHORTENED ATOLL_JOURNAL_SHORTENED
+#define KEPT_MAX (64 * 1024) /* of a sandbox that has ended */
 #define TEXT_MAX 340
 
 static const char *const end_names[] = {
@@ -306,6 +310,7 @@ static bool seen_add(struct seen *seen, const struct atoll_connection *c)
 struct reading {
     const struct atoll_networks *network;
     struct seen seen;
+    bool gone;       /* the sandbox has ended */
     uint64_t before; /* forwards: the line after which reading begins */
     size_t most, given;
     bool more;
@@ -324,7 +329,8 @@ static bool give(struct reading *r, struct atoll_connection *c, unsigned end)
         r->more = true;
         return false;
     }
-    if (end == ATOLL_EGRESS_OPENED && r->network->worker && c->worker != r->network->worker)
+    if (end == ATOLL_EGRESS_OPENED &&
+        (r->gone || (r->network->worker && c->worker != r->network->worker)))
         c->end = "lost";
     r->given++;
     r->fn(r->arg, c);
@@ -360,6 +366,7 @@ int atoll_connections_list(struct atoll_engine *engine, const char *sandbox_id, 
     struct reading r = {
         .network = engine->network, .before = before, .most = most, .fn = fn, .arg = arg};
 
+    r.gone = !atoll_engine_find(engine, sandbox_id);
     r.seen.slots = calloc(SEEN_SLOTS, sizeof(*r.seen.slots));
     if (!r.seen.slots)
         return atoll_fail_errno(err, ENOMEM, "connections");
@@ -459,17 +466,52 @@ int atoll_network_open_journals(struct atoll_networks *n, struct atoll_error *er
     return r < 0 ? atoll_fail_errno(err, -r, "make the directory of network journals") : 0;
 }
 
-void atoll_network_drop_journal(const struct atoll_sandbox *s)
+static int found_record(void *arg, const struct atoll_store_ended *row, struct atoll_error *err)
 {
-    static const char *const suffixes[] = {"", OLDER};
-    char name[64];
+    (void)arg;
+    (void)row;
+    (void)err;
+    return 0;
+}
+
+static bool has_record(const struct atoll_networks *n, const char *id)
+{
+    struct atoll_error err;
+
+    return atoll_ended_find(n->engine, id, found_record, NULL, &err) == 1;
+}
+
+/* Replaces both files by the newest lines. -errno: they may be as they were. */
+static int shorten(const struct atoll_networks *n, const char *id)
+{
+    char name[64], shortened[64], older[64];
+    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+    size_t size = 0, from;
+    ATOLL_AUTOFREE char *text = read_whole(n, id, "", &size);
+    int r;
+
+    file_name(name, id, "");
+    file_name(shortened, id, SHORTENED);
+    file_name(older, id, OLDER);
+    if (text && size > KEPT_MAX) {
+        for (from = size - KEPT_MAX; from < size && text[from - 1] != '\n'; from++)
+            ;
+        fd = openat(n->journal_fd, shortened, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        r = fd < 0 ? -errno : atoll_fd_write_all(fd, text + from, size - from);
+        if (r < 0 || renameat(n->journal_fd, shortened, n->journal_fd, name) < 0)
+            return r < 0 ? r : -errno;
+    }
+    return text && unlinkat(n->journal_fd, older, 0) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+void atoll_network_end_journal(const struct atoll_sandbox *s)
+{
+    const struct atoll_networks *n = s->engine->network;
 
     if (s->spec.network == ATOLL_NETWORK_NONE)
         return;
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(suffixes); i++) {
-        file_name(name, s->spec.id, suffixes[i]);
-        (void)unlinkat(s->engine->network->journal_fd, name, 0);
-    }
+    if (!has_record(n, s->spec.id) || shorten(n, s->spec.id) < 0)
+        atoll_network_drop_journal(n, s->spec.id);
 }
 
 void atoll_network_sweep_journals(const struct atoll_networks *n)
@@ -484,7 +526,7 @@ void atoll_network_sweep_journals(const struct atoll_networks *n)
         if (entry->d_name[0] == '.')
             continue;
         (void)snprintf(id, sizeof(id), "%.*s", (int)strcspn(entry->d_name, "."), entry->d_name);
-        if (!atoll_map_get(&n->engine->sandboxes, id))
+        if (!atoll_map_get(&n->engine->sandboxes, id) && !has_record(n, id))
             (void)unlinkat(dirfd(dir), entry->d_name, 0);
     }
     if (dir)

@@ -127,10 +127,14 @@ void atoll_network_forget_secrets(struct atoll_networks *network);
 
 int atoll_network_open_journals(struct atoll_networks *network,
                                 struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Removes journals of sandboxes that do not exist. */
+/* Removes journals of sandboxes that neither exist nor have a record. */
 void atoll_network_sweep_journals(const struct atoll_networks *network);
-/* Removes the journal of a sandbox that is gone. */
-void atoll_network_drop_journal(const struct atoll_sandbox *sandbox);
+#define ATOLL_JOURNAL_OLDER ".1"
+#define ATOLL_JOURNAL_SHORTENED ".new" /* being written */
+/* A sandbox is gone: keeps the newest lines of its journal if it has a record, or else removes it. */
+void atoll_network_end_journal(const struct atoll_sandbox *sandbox);
+/* journal_drop.c: removes the journal of a sandbox whose record is gone. */
+void atoll_network_drop_journal(const struct atoll_networks *network, const char *id);
 /* An event of atoll-egress: counts it, writes the line and tells followers. -EBADMSG: it is malformed. */
 int atoll_network_note(struct atoll_networks *network,
                        const struct atoll_em_connection *event) ATOLL_MUST_CHECK;

@@ -22,7 +22,7 @@ static void finish(struct atoll_sandbox *s)
     struct atoll_list waiting;
 
     atoll_env_drop(s);
-    atoll_network_drop_journal(s);
+    atoll_network_end_journal(s);
     if (s->boot_ms > 0) { /* a sandbox that was never created has no end event */
         atoll_sandbox_apply(s, ATOLL_ON_ENDED, "");
         atoll_lifetime_ended(s, false);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/engine_internal.h"
+#include "engine/network/network.h"
 
 #define EXECS_KEPT 64                   /* the newest commands of each */
 #define BYTES_MAX ((uint64_t)256 << 20) /* of all records */
@@ -15,7 +16,11 @@
 
 static void record_gone(void *arg, const char *id)
 {
-    atoll_ended_output_drop(arg, id);
+    struct atoll_engine *engine = arg;
+
+    atoll_ended_output_drop(engine, id);
+    if (engine->network)
+        atoll_network_drop_journal(engine->network, id);
 }
 
 static void prune(void *arg)

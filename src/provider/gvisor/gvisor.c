@@ -299,6 +299,11 @@ static int health(struct atoll_sync_provider *p, const struct atoll_sync_call *c
     return r;
 }
 
+static int keeper(struct atoll_sync_provider *p)
+{
+    return atoll_gvisor_link_keeper(&gvisor_of(p)->link);
+}
+
 static struct atoll_sync_provider *gvisor_free(struct atoll_sync_provider *p)
 {
     struct atoll_gvisor *g = p ? gvisor_of(p) : NULL;
@@ -310,6 +315,7 @@ static struct atoll_sync_provider *gvisor_free(struct atoll_sync_provider *p)
     atoll_id_pool_done(&g->slots);
     (void)pthread_mutex_destroy(&g->lock);
     (void)pthread_mutex_destroy(&g->link.lock);
+    (void)pthread_mutex_destroy(&g->link.keeper_lock);
     free(g->state_dir);
     free(g->sandboxes);
     free(g->runsc);
@@ -339,6 +345,7 @@ static const struct atoll_sync_ops gvisor_ops = {
     .set_limits = set_limits,
     .stats = stats,
     .health = health,
+    .keeper = keeper,
     .free = gvisor_free,
 };
 
@@ -464,6 +471,8 @@ int atoll_gvisor_provider_new(const struct atoll_gvisor_config *config,
         g->cgroups.parent_fd[i] = ATOLL_NO_FD;
     (void)pthread_mutex_init(&g->lock, NULL);
     (void)pthread_mutex_init(&g->link.lock, NULL);
+    (void)pthread_mutex_init(&g->link.keeper_lock, NULL);
+    g->link.keeper_fd = ATOLL_NO_FD;
     if (geteuid() != 0)
         r = atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM,
                        "provider gvisor needs atolld to run as root");

@@ -24,6 +24,9 @@ struct atoll_gvisor_link {
     /* Number of atoll-spawn processes seen so far; each one's sandboxes end with it. */
     unsigned lives;
     bool open;
+    /* Its process, for the loop's thread, which must not wait for `lock`. */
+    pthread_mutex_t keeper_lock;
+    int keeper_fd; /* owned; ATOLL_NO_FD: not connected */
     struct atoll_channel channel;
     uint32_t last_id;
     struct atoll_gvisor_exit exits[ATOLL_GVISOR_EXITS_MAX]; /* ring buffer */
@@ -58,6 +61,8 @@ struct atoll_gvisor {
 int atoll_gvisor_link_open(struct atoll_gvisor_link *link, const char *state_dir,
                            const char *program, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_gvisor_link_close(struct atoll_gvisor_link *link);
+/* A pidfd of atoll-spawn, which the caller owns; -errno. Does not block. */
+int atoll_gvisor_link_keeper(struct atoll_gvisor_link *link) ATOLL_MUST_CHECK;
 /* Sends one request and waits for its answer. part: called for each PART and for the REPLY; may
  * be NULL. It may take descriptors of the frame with ATOLL_TAKE_FD; the others are closed. */
 int atoll_gvisor_ask(struct atoll_gvisor_link *link, const struct atoll_sync_call *call,

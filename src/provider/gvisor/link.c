@@ -1,9 +1,11 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include "base/clock.h"
 #include "base/text.h"
 #include "provider/gvisor/gvisor_internal.h"
+#include "sys/unix_socket.h"
 
 /*
  * Blocking requests to atoll-spawn. Its events come in between: the end of a sandbox is kept for a
@@ -12,6 +14,28 @@
 
 #define OUT_MAX (512 * 1024)
 #define POLL_MS 100
+
+static void set_keeper(struct atoll_gvisor_link *link, int fd)
+{
+    int old;
+
+    (void)pthread_mutex_lock(&link->keeper_lock);
+    old = link->keeper_fd;
+    link->keeper_fd = fd;
+    (void)pthread_mutex_unlock(&link->keeper_lock);
+    if (old >= 0)
+        (void)close(old);
+}
+
+int atoll_gvisor_link_keeper(struct atoll_gvisor_link *link)
+{
+    int fd;
+
+    (void)pthread_mutex_lock(&link->keeper_lock);
+    fd = link->keeper_fd < 0 ? -ENOTCONN : fcntl(link->keeper_fd, F_DUPFD_CLOEXEC, 0);
+    (void)pthread_mutex_unlock(&link->keeper_lock);
+    return fd == -1 ? -errno : fd;
+}
 
 int atoll_gvisor_link_open(struct atoll_gvisor_link *link, const char *state_dir,
                            const char *program, struct atoll_error *err)
@@ -26,6 +50,7 @@ int atoll_gvisor_link_open(struct atoll_gvisor_link *link, const char *state_dir
         atoll_channel_done(&link->channel);
         return atoll_fail_errno(err, -r, "connection to atoll-spawn");
     }
+    set_keeper(link, atoll_unix_peer_pidfd(fd));
     link->open = true;
     link->lives++;
     return 0;
@@ -35,6 +60,7 @@ void atoll_gvisor_link_close(struct atoll_gvisor_link *link)
 {
     if (link->open)
         atoll_channel_done(&link->channel);
+    set_keeper(link, ATOLL_NO_FD);
     link->open = false;
 }
 

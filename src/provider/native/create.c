@@ -131,6 +131,7 @@ static void on_created(void *arg, const struct atoll_reply *answer)
         return;
     }
     atoll_timer_cancel(&c->silence);
+    atoll_native_keep_sockets(c->n, c->spec.id, answer->frame);
     c->done(c->arg, fd, created.boot_us, NULL);
     free(c);
 }

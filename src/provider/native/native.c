@@ -176,6 +176,8 @@ static void destroy(struct atoll_provider *p, const struct atoll_spec *spec,
                     atoll_provider_done_fn *done, void *arg)
 {
     struct atoll_sm_remove msg = {.id = spec->id};
+
+    atoll_native_drop_sockets(atoll_native_of(p), spec->id);
     ask_plain(atoll_native_of(p), ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &msg, spec->id, done,
               arg);
 }
@@ -184,6 +186,8 @@ static void stop(struct atoll_provider *p, const struct atoll_spec *spec,
                  atoll_provider_done_fn *done, void *arg)
 {
     struct atoll_sm_remove msg = {.id = spec->id, .keep_disk = 1};
+
+    atoll_native_drop_sockets(atoll_native_of(p), spec->id);
     ask_plain(atoll_native_of(p), ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &msg, "", done, arg);
 }
 
@@ -285,6 +289,7 @@ static struct atoll_provider *native_free(struct atoll_provider *p)
     /* Those who wait for an answer have things to release. */
     atoll_rpc_fail_all(n->rpc, "the daemon is ending");
     n->rpc = atoll_rpc_close(n->rpc);
+    atoll_native_drop_all_sockets(n);
     atoll_native_end_return(n);
     atoll_id_ranges_done(&n->homes);
     atoll_cgroups_close(&n->cgroups);

@@ -24,6 +24,8 @@
 /* For layers, which can be large. */
 #define ATOLL_NATIVE_LAYER_MS 600000
 
+#define ATOLL_NATIVE_EARLY_MAX 16
+
 struct atoll_native {
     struct atoll_provider base;
     struct atoll_loop *loop;
@@ -46,6 +48,12 @@ struct atoll_native {
     struct atoll_list id_waiters; /* creates without a range; ids.c */
     bool asking_ids;              /* a request for a block of ranges is pending */
     struct atoll_provider_caps caps;
+    /* Sockets that came with the answer to a create, until they are asked for; sockets.c */
+    struct atoll_native_early {
+        char id[ATOLL_ID_LEN + 1];
+        int tcp_fd, dns_fd; /* owned */
+    } early[ATOLL_NATIVE_EARLY_MAX];
+    size_t early_count; /* the oldest is first */
     bool ending;
 };
 
@@ -54,6 +62,11 @@ static inline struct atoll_native *atoll_native_of(struct atoll_provider *p)
     return ATOLL_CONTAINER_OF(p, struct atoll_native, base);
 }
 
+/* sockets.c: keeps those that came with the answer to a create; drops them. */
+void atoll_native_keep_sockets(struct atoll_native *native, const char *id,
+                               struct atoll_frame *frame);
+void atoll_native_drop_sockets(struct atoll_native *native, const char *id);
+void atoll_native_drop_all_sockets(struct atoll_native *native);
 /* native.c: the error of an operation that waited that long. */
 int atoll_native_silent(struct atoll_error *err, int64_t waited_ms);
 /* spawn_link.c: connects to atoll-spawn or starts it. Blocking; for the start of the daemon. */

@@ -1,9 +1,62 @@
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include "base/fd.h"
 #include "base/memory.h"
 #include "provider/native/native_internal.h"
 
 /* The sockets of a sandbox's network namespace, which atoll-spawn keeps. */
+
+/* A socket keeps its namespace alive: those of a sandbox that is destroyed are dropped. */
+static void drop_early(struct atoll_native *n, size_t at)
+{
+    struct atoll_native_early *e = &n->early[at];
+
+    if (e->tcp_fd >= 0)
+        (void)close(e->tcp_fd);
+    if (e->dns_fd >= 0)
+        (void)close(e->dns_fd);
+    n->early_count--;
+    memmove(e, e + 1, (n->early_count - at) * sizeof(*e));
+}
+
+static struct atoll_native_early *find_early(struct atoll_native *n, const char *id)
+{
+    for (size_t i = 0; i < n->early_count; i++)
+        if (strcmp(n->early[i].id, id) == 0)
+            return &n->early[i];
+    return NULL;
+}
+
+void atoll_native_keep_sockets(struct atoll_native *n, const char *id, struct atoll_frame *frame)
+{
+    struct atoll_native_early *e;
+
+    if (frame->nfds != 2)
+        return;
+    atoll_native_drop_sockets(n, id);
+    if (n->early_count == ATOLL_NATIVE_EARLY_MAX)
+        drop_early(n, 0);
+    e = &n->early[n->early_count++];
+    (void)snprintf(e->id, sizeof(e->id), "%s", id);
+    e->tcp_fd = ATOLL_TAKE_FD(frame->fds[0]);
+    e->dns_fd = ATOLL_TAKE_FD(frame->fds[1]);
+}
+
+void atoll_native_drop_sockets(struct atoll_native *n, const char *id)
+{
+    struct atoll_native_early *e = find_early(n, id);
+
+    if (e)
+        drop_early(n, (size_t)(e - n->early));
+}
+
+void atoll_native_drop_all_sockets(struct atoll_native *n)
+{
+    while (n->early_count > 0)
+        drop_early(n, 0);
+}
+
 struct asking {
     atoll_provider_sockets_fn *done; /* NULL: told */
     void *arg;
@@ -43,11 +96,20 @@ void atoll_native_sockets(struct atoll_provider *p, const struct atoll_spec *spe
                           atoll_provider_sockets_fn *done, void *arg)
 {
     struct atoll_native *n = atoll_native_of(p);
+    struct atoll_native_early *early = find_early(n, spec->id);
     struct atoll_sm_ref ref = {.id = spec->id};
-    struct asking *a = atoll_alloc(sizeof(*a));
     struct atoll_error err;
+    struct asking *a;
     int r;
 
+    if (early) {
+        int tcp_fd = ATOLL_TAKE_FD(early->tcp_fd), dns_fd = ATOLL_TAKE_FD(early->dns_fd);
+
+        drop_early(n, (size_t)(early - n->early));
+        done(arg, tcp_fd, dns_fd, NULL);
+        return;
+    }
+    a = atoll_alloc(sizeof(*a));
     *a = (struct asking){.done = done, .arg = arg};
     r = n->rpc ? atoll_rpc_ask(n->rpc, ATOLL_SPAWN_SOCKETS, &atoll_sm_ref_desc, &ref, on_sockets, a,
                                &err)

@@ -150,6 +150,7 @@ static void on_lost(void *arg, const char *why)
     }
     n->rpc = atoll_rpc_close(n->rpc);
     n->lost++;
+    atoll_native_drop_all_sockets(n);
     atoll_log(ATOLL_LOG_ERROR, "atoll-spawn is gone", "why", why, NULL);
     n->absence.told = false;
     n->absence.delay_ms = FIRST_DELAY_MS;
