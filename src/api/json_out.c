@@ -115,7 +115,7 @@ void atoll_json_bytes(struct atoll_json_out *out, const char *key, const void *b
     char name[64];
 
     begin(out, key);
-    if (quote(out, n > 0 ? bytes : (const void *)"", n))
+    if (quote(out, n > 0 ? bytes : (const void *)"", n) || !key)
         return;
     (void)snprintf(name, sizeof(name), "%s_base64", key);
     atoll_json_base64(out, name, bytes, n);

@@ -33,7 +33,8 @@ void atoll_json_raw(struct atoll_json_out *out, const char *key, const char *jso
 void atoll_json_time(struct atoll_json_out *out, const char *key, int64_t unix_ms);
 
 /* Bytes that may not be UTF-8: invalid ones become U+FFFD in the string, and a second member
- * named <key>_base64 then holds all bytes, so that nothing is lost. */
+ * named <key>_base64 then holds all bytes, so that nothing is lost; not in an array, whose members
+ * have no names. */
 void atoll_json_bytes(struct atoll_json_out *out, const char *key, const void *bytes, size_t n);
 void atoll_json_base64(struct atoll_json_out *out, const char *key, const void *bytes, size_t n);
 

@@ -319,6 +319,21 @@ def test_the_command_line(daemon, repo):
     assert "not a git repository" in daemon.atoll("git", repo.id, "-C", "/tmp", "status").stderr
 
 
+def test_names_that_are_not_text(cloned):
+    """In objects with all their bytes in base64, in lists with a replacement character."""
+    name = "$(printf 'a\\377')"
+    cloned.git("clone", {"url": "origin.git", "path": "v"})
+    cloned.out(f"cd v && echo theirs >{name}")
+    cloned.git("add", {"path": "v", "all": True})
+    assert cloned.git("status", method="GET", path="v")["files"] == [
+        {"path": "a\ufffd", "path_base64": "Yf8=", "staging": "added", "worktree": "unmodified"}]
+    cloned.commit("theirs", "v")
+    cloned.git("push", {"path": "v"})
+    cloned.out(f"cd w && echo ours >{name}")
+    cloned.commit("ours")
+    assert cloned.problem("pull", {"path": "w", "author": AUTHOR})[1]["files"] == ["a\ufffd"]
+
+
 def test_a_git_that_does_not_end(repo):
     """It is killed with all that it started."""
     repo.out("cd w && git config protocol.ext.allow always && git remote add origin 'ext::sleep 12345'")
