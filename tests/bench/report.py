@@ -37,6 +37,8 @@ TARGETS = (
     Target("E2B's warm runCode / canned", ("figure", "e2b", "code_ratio", 1), 1.5, True),
     Target("E2B's creates at once", ("figure", "e2b", "alive", 1), 50, False, ""),
     Target("their p99 / one alone", ("figure", "e2b", "burst_ratio", 1), 20, True),
+    Target("Daytona's create, run, delete / canned", ("figure", "daytona", "life_ratio", 1), 1.5,
+           True),
     Target("preview / nginx as a proxy", ("figure", "preview", "ratio", 1), 0.5, False),
     Target("upload / cat through a socket", ("figure", "transfer", "upload_ratio", 1), 0.5, False),
     Target("download / the same", ("figure", "transfer", "download_ratio", 1), 0.5, False),
@@ -228,6 +230,14 @@ def scale_lines(scale: dict) -> list:
                      f"{e['burst_atoll_p99_ms']:.1f} ms, canned {e['burst_canned_p99_ms']:.1f} ms, "
                      f"one alone {e['single_ms']:.2f} ms"
                      + (f"; first error: {e['error']}" if e["error"] else ""))
+    if "daytona" in scale:
+        d = scale["daytona"]
+        for kind, title in (("life", "ephemeral"), ("kept", "kept disk")):
+            lines.append(f"Daytona's SDK: create, run, delete, {title}: {d[f'{kind}_atoll_ms']:.2f} ms, "
+                         f"p99 {d[f'{kind}_atoll_p99_ms']:.2f} ms; canned "
+                         f"{d[f'{kind}_canned_ms']:.2f} ms, p99 {d[f'{kind}_canned_p99_ms']:.2f} ms; "
+                         f"create and run {d[f'{kind}_first_ms']:.2f} ms, p99 "
+                         f"{d[f'{kind}_first_p99_ms']:.2f} ms (Daytona says 90 ms)")
     if "many" in scale:
         m = scale["many"]
         lines.append(f"many on one daemon          {m['alive']} of {m['sandboxes']}, creates "

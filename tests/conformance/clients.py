@@ -132,11 +132,13 @@ class Clients:
 
     def main(self, about):
         parser = argparse.ArgumentParser(description=about.splitlines()[0])
-        parser.add_argument("suite", choices=[*self.suites, "with"])
+        parser.add_argument("suite", choices=[*self.suites, "with", "install"])
         parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="RESULTS.xml | COMMAND")
         args = parser.parse_args()
         if args.suite == "with":
             return self.run(args.rest)
+        if args.suite == "install":
+            return run_suite(self.name, "install", self.install_javascript, lambda results: 0, None)
         results = Path(args.rest[0]).resolve() if args.rest else None
         prepare, make_command = self.suites[args.suite]
         return run_suite(self.name, args.suite, prepare,
