@@ -201,6 +201,7 @@ struct atoll_sandbox {
     double boot_ms;
     bool remains;               /* the provider holds resources of it */
     bool removing;              /* the provider is removing them */
+    bool keeping;               /* the provider makes a layer of it, which ends its agent */
     struct atoll_timer removal; /* retry after a failed removal */
     unsigned removals;          /* number of failed removals */
     bool hidden;                /* pooled, or used by the engine itself */

@@ -13,7 +13,7 @@
 #include "image/stages.h"
 
 #define PREFIX "env-"
-#define NAME_MAX_BYTES 65
+#define NAME_MAX_BYTES ATOLL_ENVIRONMENT_TEMPLATE_MAX
 #define TEXT_MAX ((size_t)256 * 1024)
 #define LOG_TAIL 8192
 #define ALL_TENANTS ""
@@ -31,6 +31,22 @@ struct building {
 bool atoll_environment_is_built(const struct atoll_environment *environment)
 {
     return environment->dockerfile || json_object_size(environment->packages) > 0;
+}
+
+static void write_name(const struct atoll_environment *environment, char out[NAME_MAX_BYTES])
+{
+    (void)snprintf(out, NAME_MAX_BYTES, PREFIX "%.60s", environment->name);
+}
+
+bool atoll_environment_built(struct atoll_engine *engine,
+                             const struct atoll_environment *environment,
+                             char ret_name[static ATOLL_ENVIRONMENT_TEMPLATE_MAX])
+{
+    struct atoll_template_view view;
+
+    write_name(environment, ret_name);
+    return atoll_templates_find(engine, ALL_TENANTS, ret_name, &view) &&
+           !(view.owner && *view.owner);
 }
 
 /* The default user of a template or image that is here; "" otherwise. */
@@ -241,7 +257,7 @@ void atoll_environment_build(struct atoll_engine *engine,
     bool ready = false;
 
     *b = (struct building){.engine = engine, .done = done, .arg = arg};
-    (void)snprintf(b->name, sizeof(b->name), PREFIX "%.60s", environment->name);
+    write_name(environment, b->name);
     (void)snprintf(b->environment, sizeof(b->environment), "%s", environment->name);
     if (begin(engine, environment, b, &ready, &error) < 0)
         finish(b, &error);

@@ -10,8 +10,15 @@
  * Thread: the loop's.
  */
 
+#define ATOLL_ENVIRONMENT_TEMPLATE_MAX 65 /* name of such a template, with its NUL */
+
 /* Whether sandboxes of the environment need such a template. */
 bool atoll_environment_is_built(const struct atoll_environment *environment);
+
+/* The template that was built for the environment; false if it was not built yet. */
+bool atoll_environment_built(struct atoll_engine *engine,
+                             const struct atoll_environment *environment,
+                             char ret_name[static ATOLL_ENVIRONMENT_TEMPLATE_MAX]);
 
 typedef void atoll_environment_built_fn(void *arg, const char *template_name,
                                         const struct atoll_error *error);

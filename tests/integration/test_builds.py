@@ -7,6 +7,7 @@ import subprocess
 import threading
 import uuid
 
+import docker_engine
 import pytest
 from conftest import BUILD, ROOT, running, wait_until
 from networks import FAR, Web, networked
@@ -330,3 +331,18 @@ RUN --mount=type=bind,from=made,target=/seen cp /seen/out/one /copied/three
     (tmp_path / "Dockerfile").write_text("FROM host\nCOPY --from=host /usr/bin/sh /copied/\n")
     failed = world.atoll("build", "-q", str(tmp_path))
     assert failed.returncode != 0 and "line 2" in failed.stderr
+
+
+def test_builds_of_an_ordinary_user(rootless_daemon, tmp_path):
+    """A daemon without root builds, too: owners inside are ids of the user's range."""
+    root = tmp_path / "root.tar"
+    root.write_bytes(docker_engine.busybox_root())
+    (tmp_path / "f").write_text("copied\n")
+    for path in (tmp_path, *tmp_path.parents[:-2]):
+        path.chmod(0o755)  # for the user of that daemon
+    rootless_daemon.atoll("template", "import", "small", str(root), check=True)
+    (tmp_path / "Dockerfile").write_text("FROM small\nRUN id -u > /made\nCOPY f /f\nRUN chown 12:34 /f && rm -r /mnt\n")
+    rootless_daemon.atoll("build", "-q", "-t", "unprivileged", str(tmp_path), check=True)
+    shown = rootless_daemon.atoll("run", "--waive", "all", "--template", "unprivileged", "--", "sh", "-c",
+                                  "cat /made /f; stat -c %u:%g /f; test -e /mnt || echo gone", check=True)
+    assert shown.stdout == "0\ncopied\n12:34\ngone\n"

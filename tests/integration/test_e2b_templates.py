@@ -202,6 +202,14 @@ def test_pages_of_the_log(api):
     assert status(api, asked, logsOffset=5)["logEntries"][0]["message"] == lines[5]
 
 
+def test_an_environment_that_is_not_built_yet_as_a_base(api):
+    asked = request(api, "on-coding")
+    assert start(api, asked, fromTemplate="coding", steps=[run("true")]).status == 202
+    ended = wait_for(api, asked)
+    assert ended["status"] == "error" and "coding is built when it is first used" in ended["reason"]["message"], ended
+    assert build(api, "after-it", fromTemplate="base", steps=[run("true")])
+
+
 def test_the_error_of_a_build_with_a_long_log(api):
     """The failed command is known without reading the log, however long that is."""
     asked = request(api, "long-error")

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "engine/build/build.h"
 #include "engine/json_memory.h"
+#include "registry/environment_build.h"
 
 #define MIB UINT64_C(1048576)
 #define TAGS_MAX 15
@@ -179,6 +180,7 @@ static const struct atoll_field definition_fields[] = {
 struct base {
     struct atoll_e2b_template template;
     struct atoll_e2b_base found;
+    char built[ATOLL_ENVIRONMENT_TEMPLATE_MAX];
     json_t *config; /* owned; NULL: none */
 };
 
@@ -192,6 +194,29 @@ static const char *config_text(const struct base *b, const char *name)
     return json_string_value(json_object_get(b->config, name));
 }
 
+static void use_config(struct base *b, const struct atoll_template_view *view)
+{
+    b->config = atoll_json_load_own(view->config_json);
+    b->found.user = config_text(b, "User");
+    b->found.workdir = config_text(b, "WorkingDir");
+    b->found.has_user = b->found.user && strcmp(b->found.user, "user") == 0;
+}
+
+/* The template that was made for an environment. */
+static int use_built(const struct atoll_api_call *call, struct base *b, struct atoll_error *err)
+{
+    struct atoll_template_view view;
+
+    if (!atoll_environment_built(call->engine, &b->template.environment, b->built) ||
+        !atoll_templates_find(call->engine, call->caller.tenant, b->built, &view))
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
+                          "%s is built when it is first used: create a sandbox from it once",
+                          b->template.environment.name);
+    b->found.reference = b->built;
+    use_config(b, &view);
+    return 0;
+}
+
 /* The template is the base: its user and directory stay. */
 static int use_template(const struct atoll_api_call *call, const char *asked, struct base *b,
                         struct atoll_error *err)
@@ -201,13 +226,11 @@ static int use_template(const struct atoll_api_call *call, const char *asked, st
 
     if (r < 0)
         return r;
+    if (t->is_environment && atoll_environment_is_built(&t->environment))
+        return use_built(call, b, err);
     b->found.reference = t->name ? t->name : t->environment.image;
-    if (t->has_view) {
-        b->config = atoll_json_load_own(t->view.config_json);
-        b->found.user = config_text(b, "User");
-        b->found.workdir = config_text(b, "WorkingDir");
-        b->found.has_user = b->found.user && strcmp(b->found.user, "user") == 0;
-    }
+    if (t->has_view)
+        use_config(b, &t->view);
     return 0;
 }
 

@@ -424,6 +424,7 @@ static void keep_layer(void *arg)
     struct atoll_run *run = arg;
     struct atoll_provider *provider = run->engine->builder->provider;
     struct atoll_spec spec = {0};
+    struct atoll_sandbox *s;
     struct atoll_error err;
     int r;
 
@@ -441,6 +442,9 @@ static void keep_layer(void *arg)
         return;
     }
     memcpy(spec.id, run->sandbox_id, sizeof(spec.id));
+    s = atoll_map_get(&run->engine->sandboxes, run->sandbox_id);
+    if (s)
+        s->keeping = true;
     provider->ops->keep_layer(provider, &spec, run->job->result, run->layer, on_kept, run);
 }
 

@@ -376,6 +376,8 @@ static void fail_persistent(struct atoll_sandbox *s, const char *why, bool remai
 void atoll_sandbox_fail(struct atoll_sandbox *s, const char *why, bool remains)
 {
     atoll_sandbox_end_reattach(s);
+    if (s->keeping)
+        return; /* the build destroys it when the provider has answered */
     if (s->options.lifetime.persistent) {
         fail_persistent(s, why, remains);
         return;

@@ -346,10 +346,12 @@ static void keep(void *arg)
         return;
     }
     u->held = true;
-    if (atoll_layer_find(u->engine, u->layer, NULL)) /* another archive with the same bytes */
+    if (atoll_layer_find(u->engine, u->layer, NULL)) { /* another archive with the same bytes */
         atoll_steps_done(&u->steps, NULL);
-    else
-        provider->ops->keep_layer(provider, &s->spec, "import", u->layer, on_kept, u);
+        return;
+    }
+    s->keeping = true;
+    provider->ops->keep_layer(provider, &s->spec, "import", u->layer, on_kept, u);
 }
 
 static const struct atoll_step finishing[] = {
