@@ -391,11 +391,12 @@ def test_a_process_is_found_again_with_all_of_its_output(box):
 
 
 def test_a_signal_escalates(box):
-    made = box.ok("POST", "/processes", {"argv": ["sh", "-c", "trap '' TERM; while :; do sleep .1; done"]},
+    made = box.ok("POST", "/processes", {"shellCommand": "trap '' TERM; echo set; while :; do sleep .1; done"},
                   201)
-    box.ok("POST", f"/processes/{made['id']}/signals",
-           {"signal": "SIGTERM", "escalateAfterMs": 200}, 204)
-    end = box.ok("GET", f"/processes/{made['id']}/wait")
+    path = f"/processes/{made['id']}"
+    wait_until(lambda: box.ok("GET", path + "/logs")["frames"], 20, lambda: "not started")
+    box.ok("POST", path + "/signals", {"signal": "SIGTERM", "escalateAfterMs": 200}, 204)
+    end = box.ok("GET", path + "/wait")
     assert end == {"exitCode": 137, "reason": "signaled", "signal": "SIGKILL"}
     answer = box.call("DELETE", "/processes/" + box.ok("POST", "/processes", {"argv": ["sleep", "9"]},
                                                        201)["id"])

@@ -21,10 +21,11 @@ static const char start_shell[] =
     "while :; do while :; do"
     " [ -z \"$_atoll\" ] || printf \"0\\n\" >\"/proc/$_atoll/fd/4\"; _atoll=;"
     " IFS= read -r -d \"\" _atoll_line || exit; eval \"$_atoll_line\"; done; done'";
-/* When the shell exits inside of a command, the relay of the command gets the status. */
+/* When the shell exits inside of a command, the relay of the command gets the status, and the pid of the
+ * shell: the command must not be over before the session. */
 static const char prepare_shell[] =
     "trap '_atoll_status=$?; [ -z \"$_atoll\" ] ||"
-    " printf \"%s\\n\" \"$_atoll_status\" >\"/proc/$_atoll/fd/4\"' EXIT\n";
+    " printf \"%s %s\\n\" \"$_atoll_status\" \"$$\" >\"/proc/$_atoll/fd/4\"' EXIT\n";
 
 static void ignore(void *arg ATOLL_UNUSED, const struct atoll_error *error ATOLL_UNUSED)
 {

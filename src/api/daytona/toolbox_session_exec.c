@@ -23,7 +23,8 @@ static const char relay[] =
     "exec 3<&0 4<<E\n\nE\n"
     "[ -p /proc/self/fd/4 ] || { d=$(mktemp -d) && mkfifo \"$d/f\" && exec 4<>\"$d/f\"; rm -r \"$d\"; }\n"
     "exec <>/proc/self/fd/4 5<&0\n"
-    "while read -r status; do [ -z \"$status\" ] || exit \"$status\"; done\n";
+    "while read -r status shell; do [ -n \"$status\" ] || continue;"
+    " while [ -n \"$shell\" ] && [ -d \"/proc/$shell\" ]; do :; done; exit \"$status\"; done\n";
 
 struct command {
     struct atoll_api_call *call;
