@@ -28,6 +28,7 @@ ELSEWHERE = {
     "spawn.abort": "only plans of unit tests have it",
     "spawn.request_take_ids": "test_id_blocks.py, with small blocks of ids",
     "spawn.request_give_ids": "test_id_blocks.py, with small blocks of ids",
+    "spawn.request_sockets": "after the death of a daemon or of atoll-egress: test_network.py",
     "spawn.runsc": "the provider gvisor, whose atoll-spawn this is too",
     "agent.PROCESS_LIST": "no daemon asks for it",
     "agent.XATTR_GET": "no daemon asks for it",
