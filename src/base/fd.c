@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -102,6 +103,16 @@ int atoll_fd_replace_file(int dirfd, const char *path, const void *bytes, size_t
     if (r < 0)
         (void)unlinkat(dirfd, temp, 0);
     return r;
+}
+
+void atoll_fd_raise_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
 }
 
 int atoll_fd_set_nonblock(int fd, bool on)

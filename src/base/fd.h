@@ -20,6 +20,8 @@ int atoll_fd_write_file(int dirfd, const char *path, const char *text) ATOLL_MUS
 int atoll_fd_replace_file(int dirfd, const char *path, const void *bytes,
                           size_t n) ATOLL_MUST_CHECK;
 int atoll_fd_set_nonblock(int fd, bool on) ATOLL_MUST_CHECK;
+/* Lets the process have as many descriptors as its hard limit permits: programs that walk deep trees. */
+void atoll_fd_raise_limit(void);
 
 /* Most descriptors in one of our messages, and in any message (SCM_MAX_FD of the kernel). */
 #define ATOLL_FD_PASS_MAX 8

@@ -4,9 +4,9 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include "base/buf.h"
+#include "base/fd.h"
 #include "copy/copy.h"
 
 #define EXIT_USAGE 2
@@ -212,17 +212,6 @@ static int list(const char *path, struct atoll_error *err)
     return tree < 0 ? tree : atoll_copy_list(tree, STDOUT_FILENO, err);
 }
 
-/* A deep tree has many descriptors open. */
-static void raise_limit(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 int main(int argc, char **argv)
 {
     static struct request r = {.root = "/"};
@@ -235,7 +224,7 @@ int main(int argc, char **argv)
     argv += optind;
     argc -= optind;
     (void)umask(0);
-    raise_limit();
+    atoll_fd_raise_limit(); /* a deep tree has many open */
     if (r.list)
         return argc != 1 ? usage() : list(argv[0], &err) < 0 ? complain(&err) : 0;
     if (argc < 2 || argc % 2 != 0 || (r.from_stdin && argc != 2) || argv[1][0] != '/')

@@ -4,7 +4,6 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include "base/fd.h"
 #include "base/text.h"
 #include "unpack/sbom.h"
@@ -220,20 +219,9 @@ static int run_sbom(int argc, char **argv)
                : 0;
 }
 
-/* A deep tree has many descriptors open while it is packed. */
-static void raise_limit(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 int main(int argc, char **argv)
 {
-    raise_limit();
+    atoll_fd_raise_limit(); /* a deep tree has many open */
     if (argc > 1 && strcmp(argv[1], "pack") == 0)
         return run_pack(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "sbom") == 0)
