@@ -128,16 +128,21 @@ enum atoll_plan_bind_kind {
     ATOLL_BIND_CACHE = 4,     /* caches/NAME, made if missing */
     ATOLL_BIND_PART = 5,  /* `content`, a path, of the tree that is mounted at NAME in the root */
     ATOLL_BIND_LAYER = 6, /* NAME of the slot ATOLL_SLOT_STACK as it is on disk, read-only */
+    /* volumes/NAME, made if missing. On disk its files have the ids of layers, with RANGE those of
+     * layer_base; so all sandboxes see the same owners. */
+    ATOLL_BIND_VOLUME = 7,
+    ATOLL_BIND_VOLUME_READ = 8, /* the same, read-only */
 };
 
-/* Mounted nosuid and nodev and, but for LAYER, writable and owned by root inside; the disk has to be
- * PLAIN. A missing mount point is made and written to ATOLL_DISK_POINTS, so that COMMIT can remove it. */
+/* Mounted nosuid and nodev and, but for LAYER and VOLUME_READ, writable. What is made is owned by root
+ * inside. Except for volumes the disk has to be PLAIN. A missing mount point is made; on a PLAIN disk it
+ * is written to ATOLL_DISK_POINTS, so that COMMIT can remove it. */
 struct atoll_po_bind {
     uint32_t kind;
     const char *target;
     uint32_t mode;
     struct atoll_bytes content; /* FILE */
-    const char *name;           /* CACHE: TENANT/NAME; PART: a mount point in the root; LAYER: of
+    const char *name; /* CACHE, VOLUME: TENANT/NAME; PART: a mount point in the root; LAYER: of
                                  * the layer */
 };
 

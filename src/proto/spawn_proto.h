@@ -37,6 +37,8 @@ enum atoll_spawn_type {
      * processes stand still for a part of that time. Of a sandbox that does not run, the kept disk is
      * copied. */
     ATOLL_SPAWN_SNAPSHOT = 45,
+    /* atoll_sm_ref (TENANT/NAME) → empty, once the volume is removed. NOT_FOUND. No sandbox mounts it. */
+    ATOLL_SPAWN_DROP_VOLUME = 46,
 };
 
 #define ATOLL_SPAWN_LACKS_MEMORY 1u
@@ -47,6 +49,7 @@ enum atoll_spawn_type {
 #define ATOLL_SPAWN_GIVES_STACKS \
     4u /* stacks in OVERLAY, ATOLL_PLAN_BIND, COMMIT of any part of a disk */
 #define ATOLL_SPAWN_GIVES_SNAPSHOTS 8u /* ATOLL_SPAWN_SNAPSHOT, of sandboxes that it made itself */
+#define ATOLL_SPAWN_GIVES_VOLUMES 16u  /* ATOLL_BIND_VOLUME, ATOLL_SPAWN_DROP_VOLUME */
 
 struct atoll_sm_hello {
     uint32_t version;

@@ -69,14 +69,16 @@ static int add_ids(const struct atoll_plan_host *host, const struct atoll_spec *
                    struct atoll_buf *plan)
 {
     struct atoll_po_ids ids = {.mode = ATOLL_IDS_RANGE};
+    bool rootfs = spec->template_kind == ATOLL_TEMPLATE_ROOTFS && spec->layer_base != 0;
 
     if (host->root) {
         ids.outside = atoll_weakened("ids") ? 0 : spec->outside_id;
         ids.count = ATOLL_ID_RANGE;
-        /* A layer that is stored with shifted ids needs its own id map. */
-        ids.layer_base = spec->builder                                  ? ATOLL_LAYER_BASE
-                         : spec->template_kind == ATOLL_TEMPLATE_ROOTFS ? spec->layer_base
-                                                                        : 0;
+        /* Layers and volumes that are stored with shifted ids need their own id map. */
+        ids.layer_base = spec->builder       ? ATOLL_LAYER_BASE
+                         : rootfs            ? spec->layer_base
+                         : spec->mount_count ? ATOLL_LAYER_BASE
+                                             : 0;
     } else if (host->subid_count > 0) {
         ids.mode = ATOLL_IDS_SUBIDS;
         ids.outside = host->subuid;
@@ -375,6 +377,8 @@ int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec
         r = add_names(spec, ATOLL_PLAN_BIND, plan);
     if (r == 0 && spec->builder)
         r = atoll_plan_add_builder(spec, plan);
+    if (r == 0)
+        r = atoll_plan_add_volumes(spec, plan);
     if (r == 0 && spec->read_only)
         r = add_read_only(spec, plan);
     if (r == 0)

@@ -288,6 +288,22 @@ int atoll_plan_add_builder(const struct atoll_spec *spec, struct atoll_buf *plan
     return r;
 }
 
+/* All users of the tenant's sandboxes may write to a new volume. */
+int atoll_plan_add_volumes(const struct atoll_spec *spec, struct atoll_buf *plan)
+{
+    char name[2 * 65];
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < spec->mount_count; i++) {
+        const struct atoll_mount *m = &spec->mounts[i];
+
+        (void)snprintf(name, sizeof(name), "%s/%s", spec->tenant, m->volume);
+        r = add_bind(plan, m->read_only ? ATOLL_BIND_VOLUME_READ : ATOLL_BIND_VOLUME, m->path + 1,
+                     0777, name);
+    }
+    return r;
+}
+
 /* "/a/b", without "." and "..". */
 static bool is_absolute(const char *path)
 {
@@ -335,11 +351,30 @@ static int check_builder(const struct atoll_spec *spec, struct atoll_error *err)
     return r;
 }
 
+static int check_volumes(const struct atoll_spec *spec, struct atoll_error *err)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < spec->mount_count; i++) {
+        const struct atoll_mount *m = &spec->mounts[i];
+
+        r = check_path(m->path, err);
+        if (r == 0 && !*m->volume)
+            r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                           "this provider mounts volumes, but no directories of the host");
+        else if (r == 0 && !(atoll_text_is_name(spec->tenant) && atoll_text_is_name(m->volume)))
+            r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "not the name of a volume");
+    }
+    return r;
+}
+
 int atoll_plan_check_layers(const struct atoll_plan_host *host, const struct atoll_spec *spec,
                             struct atoll_error *err)
 {
     bool host_form = spec->template_kind == ATOLL_TEMPLATE_HOST;
 
+    if (check_volumes(spec, err) < 0)
+        return -EINVAL;
     if (!has_stack(spec) && !spec->builder && !spec->tree_count && !spec->cache_count)
         return 0;
     if (!host->stacks)

@@ -7,10 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/rand.h"
 #include "base/text.h"
 #include "spawn/child.h"
+#include "spawn/paths.h"
 #include "sys/ns.h"
 
 #define GONE "gone-"
@@ -115,6 +117,29 @@ int atoll_layer_put_aside(const struct atoll_spawn_host *host, int dir, const ch
     return renameat(dir, name, host->layers_fd, ret) < 0 ? -errno : 0;
 }
 
+/* Takes d, which is put aside already. */
+static void enqueue(struct dropping *d)
+{
+    atoll_list_push_back(&d->all->queue, &d->node);
+    d->all->count++;
+    go_on(d->all);
+}
+
+static struct dropping *dropping_new(struct atoll_layers *all, const struct atoll_po_ids *ids,
+                                     uint32_t request, struct atoll_error *err)
+{
+    struct dropping *d = all->count == QUEUE_MAX ? NULL : calloc(1, sizeof(*d));
+
+    if (all->count == QUEUE_MAX)
+        (void)atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                         "too many layers are being removed; try again");
+    else if (!d)
+        (void)atoll_fail_errno(err, ENOMEM, "layer");
+    else
+        *d = (struct dropping){.all = all, .request = request, .ids = *ids, .pidfd = ATOLL_NO_FD};
+    return d;
+}
+
 int atoll_layers_drop(struct atoll_layers *all, const char *name, const struct atoll_po_ids *ids,
                       uint32_t request, struct atoll_error *err)
 {
@@ -123,13 +148,9 @@ int atoll_layers_drop(struct atoll_layers *all, const char *name, const struct a
 
     if (!atoll_text_is_name(name))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "not the name of a layer");
-    if (all->count == QUEUE_MAX)
-        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                          "too many layers are being removed; try again");
-    d = calloc(1, sizeof(*d));
+    d = dropping_new(all, ids, request, err);
     if (!d)
-        return atoll_fail_errno(err, ENOMEM, "layer");
-    *d = (struct dropping){.all = all, .request = request, .ids = *ids, .pidfd = ATOLL_NO_FD};
+        return -EAGAIN;
     if (is_aside(name))
         r = atoll_text_copy(d->name, sizeof(d->name), name);
     else
@@ -141,10 +162,37 @@ int atoll_layers_drop(struct atoll_layers *all, const char *name, const struct a
         all->dropped(all->arg, request, NULL);
         return 0;
     }
-    atoll_list_push_back(&all->queue, &d->node);
-    all->count++;
-    go_on(all);
+    enqueue(d);
     return 0;
+}
+
+int atoll_volumes_drop(struct atoll_layers *all, const char *name, const struct atoll_po_ids *ids,
+                       uint32_t request, struct atoll_error *err)
+{
+    const char *slash = strchr(name, '/');
+    ATOLL_AUTOCLOSE int dir = ATOLL_NO_FD;
+    struct dropping *d;
+    char path[96];
+    int r;
+
+    if (!slash || slash - name > 64 || !atoll_text_is_name(slash + 1) ||
+        (size_t)snprintf(path, sizeof(path), ATOLL_VOLUMES "/%.*s", (int)(slash - name), name) >=
+            sizeof(path) ||
+        !atoll_text_is_name(path + sizeof(ATOLL_VOLUMES)))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "not the name of a volume");
+    d = dropping_new(all, ids, request, err);
+    if (!d)
+        return -EAGAIN;
+    dir = atoll_paths_open(all->host->state_fd, path, O_RDONLY | O_DIRECTORY);
+    r = dir < 0 ? dir : atoll_layer_put_aside(all->host, dir, slash + 1, d->name);
+    if (r == 0) {
+        enqueue(d);
+        return 0;
+    }
+    free(d);
+    return r == -ENOENT
+               ? atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no volume %.64s", slash + 1)
+               : atoll_fail_errno(err, -r, "remove volume");
 }
 
 void atoll_layers_sweep(struct atoll_layers *all)

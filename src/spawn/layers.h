@@ -34,6 +34,11 @@ void atoll_layers_init(
  * now or later; a missing layer is success. */
 int atoll_layers_drop(struct atoll_layers *layers, const char *name, const struct atoll_po_ids *ids,
                       uint32_t request, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The same for volumes/TENANT/NAME; a missing one is NOT_FOUND. */
+int atoll_volumes_drop(struct atoll_layers *layers, const char *name,
+                       const struct atoll_po_ids *ids, uint32_t request,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;
+#define ATOLL_VOLUMES "volumes" /* below the state directory */
 /* Continues removals of an earlier run. Layers whose owners only the daemon knows stay until the
  * daemon drops them. */
 void atoll_layers_sweep(struct atoll_layers *layers);

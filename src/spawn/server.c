@@ -201,7 +201,7 @@ static int do_hello(struct atoll_server *server, uint32_t id, const void *msg,
         .hides = true,
         .gives = (server->host->cgroups.has[ATOLL_CG_IO] ? ATOLL_SPAWN_GIVES_IO : 0) |
                  (server->host->network ? ATOLL_SPAWN_GIVES_NETWORK : 0) |
-                 ATOLL_SPAWN_GIVES_STACKS | ATOLL_SPAWN_GIVES_SNAPSHOTS,
+                 ATOLL_SPAWN_GIVES_STACKS | ATOLL_SPAWN_GIVES_SNAPSHOTS | ATOLL_SPAWN_GIVES_VOLUMES,
     };
 
     if (blocks > 1)
@@ -341,16 +341,31 @@ static int do_snapshot(struct atoll_server *server, uint32_t id, const void *msg
     return atoll_sandboxes_snapshot(server->sandboxes, id, msg, err);
 }
 
+/* Possible owners of the files of a tree. */
+static struct atoll_po_ids ids_of(const struct atoll_sm_ref *ref)
+{
+    return (struct atoll_po_ids){.mode = ref->count ? ATOLL_IDS_SUBIDS : ATOLL_IDS_SINGLE,
+                                 .outside = ref->outside,
+                                 .outside_gid = ref->outside_gid,
+                                 .count = ref->count};
+}
+
 static int do_drop_layer(struct atoll_server *server, uint32_t id, const void *msg,
                          struct atoll_error *err)
 {
     const struct atoll_sm_ref *ref = msg;
-    struct atoll_po_ids ids = {.mode = ref->count ? ATOLL_IDS_SUBIDS : ATOLL_IDS_SINGLE,
-                               .outside = ref->outside,
-                               .outside_gid = ref->outside_gid,
-                               .count = ref->count};
+    struct atoll_po_ids ids = ids_of(ref);
 
     return atoll_layers_drop(&server->layers, ref->id, &ids, id, err);
+}
+
+static int do_drop_volume(struct atoll_server *server, uint32_t id, const void *msg,
+                          struct atoll_error *err)
+{
+    const struct atoll_sm_ref *ref = msg;
+    struct atoll_po_ids ids = ids_of(ref);
+
+    return atoll_volumes_drop(&server->layers, ref->id, &ids, id, err);
 }
 
 static int do_end(struct atoll_server *server, uint32_t id, const void *msg,
@@ -377,6 +392,7 @@ static const struct {
     {ATOLL_SPAWN_LIST, "list", NULL, do_list},
     {ATOLL_SPAWN_COMMIT, "commit", &atoll_sm_commit_desc, do_commit},
     {ATOLL_SPAWN_DROP_LAYER, "drop_layer", &atoll_sm_ref_desc, do_drop_layer},
+    {ATOLL_SPAWN_DROP_VOLUME, "drop_volume", &atoll_sm_ref_desc, do_drop_volume},
     {ATOLL_SPAWN_END, "end", NULL, do_end},
     {ATOLL_SPAWN_TAKE_IDS, "take_ids", NULL, do_take_ids},
     {ATOLL_SPAWN_GIVE_IDS, "give_ids", &atoll_sm_ids_desc, do_give_ids},

@@ -9,13 +9,14 @@
 #include <unistd.h>
 #include "base/fd.h"
 #include "base/text.h"
+#include "spawn/layers.h"
 #include "spawn/paths.h"
 #include "spawn/plan_run.h"
 #include "sys/mnt.h"
 
 /*
- * What a builder has in its root beside the layers: parts of its disk, caches of its tenant and trees,
- * each at a mount point that the root may lack. The root is made of what a tenant chose, so its links
+ * What a sandbox has in its root beside the layers: volumes, and in a builder parts of its disk, caches of
+ * its tenant and trees, each at a mount point that the root may lack. The root is made of what a tenant chose, so its links
  * are resolved here, component by component, and cannot lead out of it. None of the tenant's processes
  * runs yet.
  */
@@ -57,7 +58,8 @@ static int make_point(struct atoll_plan_run *b, const struct walk *w, const char
                 0644);
     if (fd < 0 || fchown(fd, owner, owner) < 0)
         return -errno;
-    note_point(path);
+    if (b->plain_disk)
+        note_point(path);
     return 0;
 }
 
@@ -134,9 +136,9 @@ int atoll_point_open(struct atoll_plan_run *b, const char *path, bool directory,
     char name[NAME_MAX + 1];
     int r = atoll_text_copy(w.rest, sizeof(w.rest), path);
 
-    if (!b->plain_disk || b->root_fd < 0 || !atoll_paths_is_inside(path))
+    if (b->root_fd < 0 || !atoll_paths_is_inside(path))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "not a mount point in the root of a builder");
+                          "not a mount point in the root of a sandbox");
     while (r == 0 && (r = next_component(&w, name)) > 0) {
         r = 0;
         if (strcmp(name, "..") == 0)
@@ -150,15 +152,18 @@ int atoll_point_open(struct atoll_plan_run *b, const char *path, bool directory,
     return r < 0 ? atoll_fail_errno(err, -r, "make the mount point /%.200s", path) : r;
 }
 
-static int own(int fd, const struct atoll_plan_run *b, uint32_t mode)
+static int own_as(int fd, uint32_t owner, uint32_t mode)
 {
-    uint32_t owner = atoll_plan_run_outside(b, 0);
     return fchmod(fd, (mode_t)mode & 07777) < 0 || fchown(fd, owner, owner) < 0 ? -errno : 0;
 }
 
+static int own(int fd, const struct atoll_plan_run *b, uint32_t mode)
+{
+    return own_as(fd, atoll_plan_run_outside(b, 0), mode);
+}
+
 /* Makes a directory, or opens the one that is there. Returns its descriptor. */
-static int open_directory(const struct atoll_plan_run *b, int dirfd, const char *path,
-                          uint32_t mode, bool may_exist)
+static int open_owned(int dirfd, const char *path, uint32_t owner, uint32_t mode, bool may_exist)
 {
     bool made = mkdirat(dirfd, path, 0700) == 0;
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
@@ -169,8 +174,13 @@ static int open_directory(const struct atoll_plan_run *b, int dirfd, const char 
     fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    r = made ? own(fd, b, mode) : 0;
+    r = made ? own_as(fd, owner, mode) : 0;
     return r < 0 ? r : ATOLL_TAKE_FD(fd);
+}
+
+static int open_directory(const struct atoll_plan_run *b, const char *path, uint32_t mode)
+{
+    return open_owned(AT_FDCWD, path, atoll_plan_run_outside(b, 0), mode, false);
 }
 
 static int open_file(const struct atoll_plan_run *b, const struct atoll_po_bind *bind,
@@ -184,8 +194,9 @@ static int open_file(const struct atoll_plan_run *b, const struct atoll_po_bind 
     return r < 0 ? r : ATOLL_TAKE_FD(fd);
 }
 
-/* caches/TENANT/NAME; only the last directory belongs to the sandbox. */
-static int open_cache(const struct atoll_plan_run *b, const struct atoll_po_bind *bind)
+/* TOP/TENANT/NAME; only the last directory belongs to the sandbox. */
+static int open_kept(const struct atoll_plan_run *b, const struct atoll_po_bind *bind,
+                     const char *top, uint32_t owner)
 {
     const char *slash = strchr(bind->name, '/');
     ATOLL_AUTOCLOSE int tenant_fd = ATOLL_NO_FD;
@@ -197,12 +208,31 @@ static int open_cache(const struct atoll_plan_run *b, const struct atoll_po_bind
     tenant[slash - bind->name] = '\0';
     if (!atoll_text_is_name(tenant) || !atoll_text_is_name(slash + 1))
         return -EINVAL;
-    (void)snprintf(path, sizeof(path), "caches/%s", tenant);
-    if ((mkdirat(b->state_fd, "caches", 0700) < 0 && errno != EEXIST) ||
+    (void)snprintf(path, sizeof(path), "%s/%s", top, tenant);
+    if ((mkdirat(b->state_fd, top, 0700) < 0 && errno != EEXIST) ||
         (mkdirat(b->state_fd, path, 0700) < 0 && errno != EEXIST))
         return -errno;
     tenant_fd = atoll_paths_open(b->state_fd, path, O_PATH | O_DIRECTORY);
-    return tenant_fd < 0 ? tenant_fd : open_directory(b, tenant_fd, slash + 1, bind->mode, true);
+    return tenant_fd < 0 ? tenant_fd : open_owned(tenant_fd, slash + 1, owner, bind->mode, true);
+}
+
+static bool is_volume(const struct atoll_po_bind *bind)
+{
+    return bind->kind == ATOLL_BIND_VOLUME || bind->kind == ATOLL_BIND_VOLUME_READ;
+}
+
+/* Whether the ids on disk are not those of the sandbox. */
+static bool is_mapped(const struct atoll_plan_run *b)
+{
+    return b->ids.mode == ATOLL_IDS_RANGE && b->ids.layer_base != b->ids.outside;
+}
+
+static int open_volume(const struct atoll_plan_run *b, const struct atoll_po_bind *bind)
+{
+    if (is_mapped(b) && (b->ids.layer_base == 0 || b->layer_userns_fd < 0))
+        return -EINVAL;
+    return open_kept(b, bind, ATOLL_VOLUMES,
+                     is_mapped(b) ? b->ids.layer_base : atoll_plan_run_outside(b, 0));
 }
 
 /* A file or directory of a tree. Links lead to the tree's own root. */
@@ -243,15 +273,18 @@ static int open_source(struct atoll_plan_run *b, const struct atoll_po_bind *bin
 
     switch (bind->kind) {
     case ATOLL_BIND_IMPORT:
-        return open_directory(b, AT_FDCWD, "import", bind->mode, false);
+        return open_directory(b, "import", bind->mode);
     case ATOLL_BIND_DIRECTORY:
         (void)snprintf(path, sizeof(path), "b%u", b->binds);
-        return open_directory(b, AT_FDCWD, path, bind->mode, false);
+        return open_directory(b, path, bind->mode);
     case ATOLL_BIND_FILE: /* DEV has made the parts */
         (void)snprintf(path, sizeof(path), ATOLL_DISK_PARTS "/b%u", b->binds);
         return open_file(b, bind, path);
     case ATOLL_BIND_CACHE:
-        return open_cache(b, bind);
+        return open_kept(b, bind, "caches", atoll_plan_run_outside(b, 0));
+    case ATOLL_BIND_VOLUME:
+    case ATOLL_BIND_VOLUME_READ:
+        return open_volume(b, bind);
     case ATOLL_BIND_PART:
         return open_part(b, bind);
     case ATOLL_BIND_LAYER:
@@ -264,11 +297,13 @@ static int open_source(struct atoll_plan_run *b, const struct atoll_po_bind *bin
 int atoll_step_bind(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_bind *bind = step;
-    ATOLL_AUTOCLOSE int source = open_source(b, bind);
+    ATOLL_AUTOCLOSE int source = b->plain_disk || is_volume(bind) ? open_source(b, bind) : -EINVAL;
     ATOLL_AUTOCLOSE int point = ATOLL_NO_FD;
     ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
-    uint64_t attrs = ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV |
-                     (bind->kind == ATOLL_BIND_LAYER ? ATOLL_MNT_RDONLY : 0);
+    uint64_t attrs =
+        ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV |
+        (bind->kind == ATOLL_BIND_LAYER || bind->kind == ATOLL_BIND_VOLUME_READ ? ATOLL_MNT_RDONLY
+                                                                                : 0);
     struct stat st;
     int r = source < 0 ? source : fstat(source, &st) < 0 ? -errno : 0;
 
@@ -280,6 +315,8 @@ int atoll_step_bind(struct atoll_plan_run *b, const void *step, struct atoll_err
     }
     if (r >= 0)
         r = tree = atoll_mnt_clone(source, "", false);
+    if (r >= 0 && is_volume(bind) && is_mapped(b))
+        r = atoll_mnt_idmap(tree, b->layer_userns_fd);
     if (r >= 0)
         r = atoll_mnt_set_attr(tree, attrs, false);
     if (r >= 0)

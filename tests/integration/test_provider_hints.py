@@ -59,8 +59,8 @@ def test_an_unknown_name_gets_the_kinds_there_are(world):
 
 
 @pytest.mark.parametrize("method, path", [
-    ("GET", "/api/volumes"), ("GET", "/api/volumes?provider=native"),
-    ("DELETE", "/api/volumes/mine"), ("GET", "/api/volumes?provider=docker"),
+    ("POST", "/api/templates/x/build"), ("POST", "/api/templates/x/build?provider=native"),
+    ("DELETE", "/api/volumes/mine?provider=docker"), ("GET", "/api/volumes?provider=docker"),
 ])
 def test_volumes_and_builds_say_so_too(world, method, path):
     answer = world.rest.call(method, path)

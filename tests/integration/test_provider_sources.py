@@ -365,7 +365,7 @@ def test_a_docker_socket_that_answers():
             assert (docker["source"], docker["named_only"]) == ("Docker socket", True)
             assert create(daemon).json["provider"] == "native"
             # Not used for what does not name it, and said so.
-            answer = Rest(daemon.socket).get("/api/volumes")
+            answer = Rest(daemon.socket).post("/api/templates/x/build", b"")
             assert answer.error["hint"] == "provider docker can, for requests that name it"
             # It is looked for again with the file.
             engine.close()

@@ -1,13 +1,19 @@
-#include <stdlib.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include "base/memory.h"
 #include "engine/engine_internal.h"
 
 /*
- * Volumes, which providers keep beside sandboxes.
+ * Volumes, which providers keep beside sandboxes. A request that names no provider is about those of all
+ * providers that are up and need not be named, in the order of preference.
  */
 
-struct listing {
-    const char *provider;
+struct volumes {
+    struct atoll_engine *engine;
+    char tenant[65], name[65]; /* name: of the volume to remove */
+    char one[65];              /* only this provider; "": all */
+    uint32_t serial;           /* the provider that is being asked */
     void (*each)(void *arg, const struct atoll_volume_view *view);
     atoll_done_fn *done;
     void *arg;
@@ -18,21 +24,79 @@ static bool has_volumes(const struct atoll_provider_caps *caps)
     return caps->volumes;
 }
 
+static struct volumes *volumes_new(struct atoll_engine *engine, const char *tenant,
+                                   const char *provider, atoll_done_fn *done, void *arg)
+{
+    struct volumes *v = atoll_alloc(sizeof(*v));
+
+    *v = (struct volumes){.engine = engine, .done = done, .arg = arg};
+    (void)snprintf(v->tenant, sizeof(v->tenant), "%s", tenant);
+    (void)snprintf(v->one, sizeof(v->one), "%s", provider ? provider : "");
+    return v;
+}
+
+/* The provider after the one with that serial; 0: the first. */
+static struct atoll_provider_entry *next_of(const struct volumes *v)
+{
+    const struct atoll_engine *engine = v->engine;
+    bool found = v->serial == 0;
+
+    for (size_t i = 0; i < engine->entry_count; i++) {
+        struct atoll_provider_entry *entry = engine->entries[i];
+
+        if (found && !entry->retired && !entry->config.named_only &&
+            !atoll_provider_entry_is_down(entry) &&
+            has_volumes(entry->provider->ops->caps(entry->provider)))
+            return entry;
+        found |= entry->serial == v->serial;
+    }
+    return NULL;
+}
+
+static void end(struct volumes *v, const struct atoll_error *error)
+{
+    v->done(v->arg, error);
+    free(v);
+}
+
+/* List. */
+
+static void list_next(struct volumes *v);
+
 static void on_volume(void *arg, const struct atoll_provider_volume *volume)
 {
-    const struct listing *l = arg;
+    const struct volumes *v = arg;
+    const struct atoll_provider_entry *entry = atoll_provider_entry_by_serial(v->engine, v->serial);
 
-    l->each(l->arg, &(struct atoll_volume_view){.name = volume->name,
-                                                .provider = l->provider,
+    v->each(v->arg, &(struct atoll_volume_view){.name = volume->name,
+                                                .provider = entry ? entry->provider->ops->name : "",
                                                 .created_unix_ms = volume->created_unix_ms});
 }
 
 static void on_listed(void *arg, const struct atoll_error *error)
 {
-    struct listing *l = arg;
+    struct volumes *v = arg;
 
-    l->done(l->arg, error);
-    free(l);
+    if (error || *v->one)
+        end(v, error);
+    else
+        list_next(v);
+}
+
+static void list_at(struct volumes *v, struct atoll_provider_entry *entry)
+{
+    v->serial = entry->serial;
+    entry->provider->ops->list_volumes(entry->provider, v->tenant, on_volume, on_listed, v);
+}
+
+static void list_next(struct volumes *v)
+{
+    struct atoll_provider_entry *entry = next_of(v);
+
+    if (entry)
+        list_at(v, entry);
+    else
+        end(v, NULL);
 }
 
 void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const char *provider,
@@ -42,15 +106,60 @@ void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const c
     struct atoll_error err;
     struct atoll_provider_entry *entry =
         atoll_provider_entry_for(engine, provider, has_volumes, "keep volumes", &err);
-    struct listing *l;
+    struct volumes *v;
 
     if (!entry) {
         done(arg, &err);
         return;
     }
-    l = atoll_alloc(sizeof(*l));
-    *l = (struct listing){entry->provider->ops->name, each, done, arg};
-    entry->provider->ops->list_volumes(entry->provider, tenant, on_volume, on_listed, l);
+    v = volumes_new(engine, tenant, provider, done, arg);
+    v->each = each;
+    if (provider)
+        list_at(v, entry);
+    else
+        list_next(v);
+}
+
+/* Remove. */
+
+static int check_unused(const struct volumes *v, const struct atoll_provider_entry *entry,
+                        struct atoll_error *err)
+{
+    const struct atoll_sandbox *s;
+    size_t pos = 0;
+
+    while ((s = atoll_map_next(&v->engine->sandboxes, &pos)) != NULL)
+        for (size_t i = 0; s->entry == entry && i < s->options.mount_count; i++)
+            if (strcmp(s->spec.tenant, v->tenant) == 0 &&
+                strcmp(s->options.mounts[i].volume, v->name) == 0)
+                return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+                                  "sandbox %s mounts volume %s: destroy it first", s->spec.id,
+                                  v->name);
+    return 0;
+}
+
+static void on_removed(void *arg, const struct atoll_error *error);
+
+static void remove_at(struct volumes *v, struct atoll_provider_entry *entry)
+{
+    struct atoll_error err;
+
+    v->serial = entry->serial;
+    if (check_unused(v, entry, &err) < 0)
+        end(v, &err);
+    else
+        entry->provider->ops->drop_volume(entry->provider, v->tenant, v->name, on_removed, v);
+}
+
+static void on_removed(void *arg, const struct atoll_error *error)
+{
+    struct volumes *v = arg;
+    struct atoll_provider_entry *entry = *v->one ? NULL : next_of(v);
+
+    if (error && error->kind == ATOLL_ERR_NOT_FOUND && entry)
+        remove_at(v, entry);
+    else
+        end(v, error);
 }
 
 void atoll_volumes_remove(struct atoll_engine *engine, const char *tenant, const char *provider,
@@ -59,9 +168,18 @@ void atoll_volumes_remove(struct atoll_engine *engine, const char *tenant, const
     struct atoll_error err;
     struct atoll_provider_entry *entry =
         atoll_provider_entry_for(engine, provider, has_volumes, "keep volumes", &err);
+    struct volumes *v;
 
-    if (entry)
-        entry->provider->ops->drop_volume(entry->provider, tenant, name, done, arg);
-    else
+    if (!entry) {
         done(arg, &err);
+        return;
+    }
+    v = volumes_new(engine, tenant, provider, done, arg);
+    (void)snprintf(v->name, sizeof(v->name), "%s", name);
+    if (!provider)
+        entry = next_of(v);
+    if (entry)
+        remove_at(v, entry);
+    else
+        end(v, NULL);
 }

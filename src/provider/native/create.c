@@ -145,6 +145,9 @@ static int send_plan(struct creation *c, struct atoll_error *err)
 
     if (!n->rpc)
         return atoll_native_absent(n, err);
+    r = atoll_native_check_volumes(n, &c->spec, err);
+    if (r < 0)
+        return r;
     atoll_buf_init(&plan, ATOLL_PLAN_MAX);
     r = atoll_plan_build(&n->plan_host, &c->spec, &n->seccomp, &plan, err);
     if (r == 0) {

@@ -161,7 +161,9 @@ static void ask_plain(struct atoll_native *n, uint16_t type, const struct atoll_
     p->n = n;
     p->done = done;
     p->arg = arg;
-    p->may_take_ms = type == ATOLL_SPAWN_DROP_LAYER ? ATOLL_NATIVE_LAYER_MS : n->answer_ms;
+    p->may_take_ms = type == ATOLL_SPAWN_DROP_LAYER || type == ATOLL_SPAWN_DROP_VOLUME
+                         ? ATOLL_NATIVE_LAYER_MS
+                         : n->answer_ms;
     r = n->rpc ? atoll_rpc_ask(n->rpc, type, desc, msg, on_plain, p, &err)
                : atoll_native_absent(n, &err);
     if (r < 0) {
@@ -234,6 +236,18 @@ static void drop_layer(struct atoll_provider *p, const char *layer, atoll_provid
     struct atoll_sm_ref ref = {layer, host->subuid, host->subgid,
                                ATOLL_MIN(host->subid_count, ATOLL_ID_RANGE - 1)};
     ask_plain(atoll_native_of(p), ATOLL_SPAWN_DROP_LAYER, &atoll_sm_ref_desc, &ref, "", done, arg);
+}
+
+static void drop_volume(struct atoll_provider *p, const char *tenant, const char *name,
+                        atoll_provider_done_fn *done, void *arg)
+{
+    const struct atoll_plan_host *host = &atoll_native_of(p)->plan_host;
+    char volume[2 * 65];
+    struct atoll_sm_ref ref = {volume, host->subuid, host->subgid,
+                               ATOLL_MIN(host->subid_count, ATOLL_ID_RANGE - 1)};
+
+    (void)snprintf(volume, sizeof(volume), "%.64s/%.64s", tenant, name);
+    ask_plain(atoll_native_of(p), ATOLL_SPAWN_DROP_VOLUME, &atoll_sm_ref_desc, &ref, "", done, arg);
 }
 
 static uint32_t missing_limits(struct atoll_provider *p, const struct atoll_spec *spec)
@@ -320,6 +334,8 @@ static const struct atoll_provider_ops ops = {
     .keep_layer = atoll_native_keep_layer,
     .snapshot_layer = atoll_native_snapshot_layer,
     .drop_layer = drop_layer,
+    .list_volumes = atoll_native_list_volumes,
+    .drop_volume = drop_volume,
     .health = atoll_native_health,
     .keeper = keeper,
     .shutdown = shutdown_spawn,
@@ -379,6 +395,7 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
         .layers = true,
         .stacks = n->spawn.stacks,
         .snapshot_layers = n->spawn.snapshots && atoll_cgroups_can_freeze(&n->cgroups),
+        .volumes = n->spawn.volumes,
         .descriptors = true,
         .pause = atoll_cgroups_can_freeze(&n->cgroups),
         .persistent = n->plan_host.root, /* disk images need loop devices */

@@ -67,6 +67,15 @@ void atoll_native_keep_sockets(struct atoll_native *native, const char *id,
                                struct atoll_frame *frame);
 void atoll_native_drop_sockets(struct atoll_native *native, const char *id);
 void atoll_native_drop_all_sockets(struct atoll_native *native);
+/* volumes.c */
+#define ATOLL_NATIVE_VOLUMES_MAX 256 /* of one tenant */
+void atoll_native_list_volumes(struct atoll_provider *provider, const char *tenant,
+                               atoll_provider_volume_fn *each, atoll_provider_done_fn *done,
+                               void *arg);
+/* Whether the tenant may have the volumes that the sandbox mounts. RESOURCE_EXHAUSTED. */
+int atoll_native_check_volumes(const struct atoll_native *native, const struct atoll_spec *spec,
+                               struct atoll_error *err) ATOLL_MUST_CHECK;
+
 /* native.c: the error of an operation that waited that long. */
 int atoll_native_silent(struct atoll_error *err, int64_t waited_ms);
 /* spawn_link.c: connects to atoll-spawn or starts it. Blocking; for the start of the daemon. */

@@ -1,0 +1,165 @@
+"""Named volumes of native sandboxes: shared, kept, removed, and out of the reach of other tenants."""
+
+import pytest
+
+from boxes import Box
+from conftest import running, BUILD
+from daemons import wait_until
+from rest import Rest
+from resting import kill_daemon, mortal_daemon
+
+
+@pytest.fixture(scope="module")
+def mortal():
+    with mortal_daemon() as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def make(mortal):
+    """Makes sandboxes; afterwards they and their volumes are gone."""
+    made = []
+
+    def create(*mounts, **fields):
+        volumes = [{"name": name, "path": path, **more} for name, path, more in
+                   ((*mount, {})[:3] if len(mount) == 2 else mount for mount in mounts)]
+        made.append(Box(mortal.rest, volumes=volumes, **fields))
+        return made[-1]
+
+    yield create
+    for box in made:
+        box.destroy()
+    for volume in mortal.rest.get("/api/volumes").json["volumes"]:
+        assert mortal.rest.delete(f"/api/volumes/{volume['name']}").status == 204
+    wait_until(lambda: not list((mortal.state / "layers").glob("gone-*")), 20, lambda: "files are left")
+
+
+READ = {"readOnly": True}
+
+
+def test_several_sandboxes_share_a_volume(mortal, make):
+    one, two = make(("data", "/data")), make(("data", "/mnt/deep/data"))
+    assert one.view["volumes"] == [{"name": "data", "path": "/data", "readOnly": False}]
+    one.out("echo hello > /data/f; mkdir /data/d")
+    one.out("echo private > /data/root; chmod 600 /data/root", user="root")
+    assert two.out("cat /mnt/deep/data/f; stat -c '%U %a' /mnt/deep/data/f /mnt/deep/data/root") == \
+        "hello\nuser 644\nroot 600"
+    two.out("echo more >> /mnt/deep/data/f; echo back > /mnt/deep/data/d/g")
+    assert one.out("cat /data/f /data/d/g") == "hello\nmore\nback"
+    assert one.run("cat /data/root")["result"]["exit_code"] == 1
+    listed = mortal.rest.get("/api/volumes").json["volumes"]
+    assert [(one["name"], one["provider"]) for one in listed] == [("data", "native")]
+
+
+def test_read_only(make):
+    writer, reader = make(("data", "/data")), make(("data", "/data", READ))
+    writer.out("echo x > /data/f")
+    assert reader.out("cat /data/f") == "x"
+    refused = reader.run("echo y > /data/f || mount -o remount,rw /data", user="root")
+    assert refused["result"]["exit_code"] != 0 and "Read-only file system" in refused["stderr"]
+    assert writer.out("cat /data/f") == "x"
+
+
+def test_a_volume_outlives_sandboxes_and_daemons(mortal, make):
+    make(("data", "/data")).out("echo kept > /data/f")
+    mortal.rest.delete("/api/sandboxes")
+    kill_daemon(mortal)
+    mortal.start()
+    assert make(("data", "/data")).out("cat /data/f") == "kept"
+
+
+def test_a_stopped_sandbox_has_it_again(make):
+    box = make(("data", "/data"), persistent=True)
+    box.out("echo 1 > /data/f")
+    box.do("stop")
+    box.do("resume")
+    assert box.out("cat /data/f") == "1"
+
+
+def test_volumes_in_snapshots_forks_and_restores(mortal, make):
+    box = make(("data", "/data"))
+    if box.post("snapshots", {"name": "with-volume"}).status == 501:
+        pytest.skip("native cannot freeze sandboxes here")
+    box.out("echo shared > /data/f")
+    copy = box.post("fork", {}).json["sandboxes"][0]["id"]
+    answer = mortal.rest.post(f"/api/sandboxes/{copy}/execs", {"cmd": ["cat", "/data/f"]}, wait="true")
+    assert answer.json["stdout"] == "shared\n"
+    assert mortal.rest.delete(f"/api/sandboxes/{copy}").status == 204
+    box.do("restore", {"snapshot": "with-volume"})
+    assert box.out("cat /data/f") == "shared"
+    # The files of a volume are not part of a snapshot; where a sandbox of a template mounts one, they are there.
+    other = make(template="with-volume")
+    assert other.out("ls /data") == ""
+    both = make(("data", "/data"), template="with-volume")
+    assert both.out("cat /data/f; stat -c %U /data/f") == "shared\nuser"
+    for one in (box, other, both):
+        one.destroy()
+    assert mortal.rest.delete("/api/snapshots/with-volume").status == 204
+
+
+def test_a_read_only_root(make):
+    box = make(("data", "/opt/data"), readOnly=True)
+    box.out("echo x > /opt/data/f")
+    assert box.run("touch /opt/x", user="root")["result"]["exit_code"] != 0
+
+
+def test_programs_of_a_volume_get_no_rights(make):
+    box = make(("data", "/data"))
+    box.out("cp /usr/bin/id /data/id && chmod 4755 /data/id", user="root")
+    assert box.out("/data/id -u") == box.out("id -u") != "0"
+
+
+def test_links_lead_nowhere_else(mortal, make):
+    """A mount point that a snapshot has as a link: it is resolved inside."""
+    box = make()
+    box.out("ln -s /../../../../etc /home/user/link; ln -s / /home/user/top")
+    if box.post("snapshots", {"name": "linked"}).status == 501:
+        pytest.skip("native cannot freeze sandboxes here")
+    other = make(("data", "/home/user/link/inner"), ("more", "/home/user/top/outer"), template="linked")
+    other.out("echo x > /etc/inner/f; echo y > /outer/f")
+    assert not (mortal.state / "etc").exists()
+    assert sorted(path.name for path in (mortal.state / "volumes/default").iterdir()) == ["data", "more"]
+    other.destroy()
+    assert mortal.rest.delete("/api/snapshots/linked").status == 204
+
+
+def test_removal(mortal, make):
+    box = make(("data", "/data"))
+    refused = mortal.rest.delete("/api/volumes/data")
+    assert refused.status == 409 and box.id in refused.json["error"]["message"]
+    box.destroy()
+    assert mortal.rest.delete("/api/volumes/data").status == 204
+    assert mortal.rest.delete("/api/volumes/data").status == 404
+    assert make(("data", "/data")).out("ls /data") == ""
+
+
+@pytest.mark.parametrize("volume", [{"hostPath": "/etc", "path": "/x"}, {"name": "a/b", "path": "/x"},
+                                    {"name": "a", "path": "x"}, {"name": "a", "path": "/proc/x"},
+                                    {"name": "..", "path": "/x"}, {"name": "a"}])
+def test_bad_volumes(mortal, volume):
+    assert mortal.rest.post("/api/sandboxes", {"volumes": [volume]}).status == 400
+
+
+def test_tenants():
+    with running(BUILD) as daemon:
+        admin = Rest(daemon.socket)
+        keys = [admin.post("/api/keys", {"tenant": name, "scope": "write"}).json["key"]
+                for name in ("acme", "rival")]
+        mine, rival = (Rest(daemon.socket, {"X-API-Key": key}) for key in keys)
+        wanted = [{"name": "data", "path": "/data"}]
+        ours, theirs = Box(mine, volumes=wanted), Box(rival, volumes=wanted)
+        ours.out("echo ours > /data/f")
+        assert theirs.out("ls /data") == ""
+        theirs.destroy()
+        assert rival.delete("/api/volumes/data").status == 204
+        assert rival.get("/api/volumes").json["volumes"] == []
+        assert ours.out("cat /data/f") == "ours"
+
+
+def test_by_the_command_line(daemon):
+    box = daemon.create("--volume", "cli-data:/data")
+    daemon.atoll("exec", box, "--", "sh", "-c", "echo x > /data/f", check=True)
+    assert "cli-data" in daemon.atoll("volume", "ls", check=True).stdout
+    daemon.atoll("rm", box, check=True)
+    assert daemon.atoll("run", "--volume", "cli-data:/data:ro", "--", "cat", "/data/f", check=True).stdout == "x\n"
+    daemon.atoll("volume", "rm", "cli-data", check=True)
