@@ -48,7 +48,10 @@ static const struct atoll_yaml_field kind_names[8];
         name, ATOLL_YAML_STRING, false, 1, 1024, NULL \
     }
 
-static const struct atoll_yaml_field native_fields[] = {COMMON, {0}};
+static const struct atoll_yaml_field native_fields[] = {
+    COMMON,
+    {"volumes", ATOLL_YAML_WHOLE, false, 0, 100000, NULL},
+    {0}};
 
 static const struct atoll_yaml_field registry_fields[] = {
     {"host", ATOLL_YAML_STRING, true, 1, 255, NULL},

@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/rand.h"
 #include "base/text.h"
+#include "engine/engine.h"
 #include "provider/docker/docker.h"
 #include "provider/e2b/e2b.h"
 #include "provider/fake/fake.h"
@@ -53,11 +54,16 @@ static void own_dir(const struct atoll_daemon_place *place, const char *kind,
 }
 
 static int open_native(const struct atoll_daemon_place *place,
-                       const struct atoll_provider_settings *entry ATOLL_UNUSED,
-                       struct atoll_provider **ret, struct atoll_error *err)
+                       const struct atoll_provider_settings *entry, struct atoll_provider **ret,
+                       struct atoll_error *err)
 {
-    const struct atoll_native_config config = {.state_dir = place->state_dir,
-                                               .program_dir = place->program_dir};
+    const struct atoll_native_config config = {
+        .state_dir = place->state_dir,
+        .program_dir = place->program_dir,
+        .volumes_are_given = json_object_get(entry->settings, "volumes") != NULL,
+        .volumes = (uint32_t)atoll_setting_number(entry->settings, "volumes"),
+        .free_tenant = ATOLL_OPERATOR_TENANT,
+    };
     return atoll_native_open(place->loop, &config, ret, err);
 }
 
@@ -346,6 +352,7 @@ static const struct atoll_route_kind choices[] = {
      true,
      {.isolation = "namespaces",
       .templates = true,
+      .volumes = true,
       .pause = true,
       .persistent = true,
       .networks = NETWORK(NONE) | NETWORK(ISOLATED) | NETWORK(BRIDGE)}},

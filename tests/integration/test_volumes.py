@@ -140,8 +140,17 @@ def test_bad_volumes(mortal, volume):
     assert mortal.rest.post("/api/sandboxes", {"volumes": [volume]}).status == 400
 
 
-def test_tenants():
+def test_tenants_need_a_permission():
     with running(BUILD) as daemon:
+        key = Rest(daemon.socket).post("/api/keys", {"tenant": "acme", "scope": "write"}).json["key"]
+        refused = Rest(daemon.socket, {"X-API-Key": key}).post(
+            "/api/sandboxes", {"volumes": [{"name": "data", "path": "/data"}]})
+        assert refused.status == 403 and "native: {volumes: N}" in refused.json["error"]["message"]
+
+
+def test_tenants(tmp_path):
+    (tmp_path / "providers.yaml").write_text("native: {volumes: 1}\n")
+    with running(BUILD, ATOLL_PROVIDERS=str(tmp_path / "providers.yaml")) as daemon:
         admin = Rest(daemon.socket)
         keys = [admin.post("/api/keys", {"tenant": name, "scope": "write"}).json["key"]
                 for name in ("acme", "rival")]
@@ -154,6 +163,8 @@ def test_tenants():
         assert rival.delete("/api/volumes/data").status == 204
         assert rival.get("/api/volumes").json["volumes"] == []
         assert ours.out("cat /data/f") == "ours"
+        refused = mine.post("/api/sandboxes", {"volumes": [{"name": "more", "path": "/data"}]})
+        assert refused.status == 429, refused.body
 
 
 def test_by_the_command_line(daemon):

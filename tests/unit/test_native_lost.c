@@ -90,7 +90,7 @@ struct place {
 static void open_place(struct place *at)
 {
     const char *build = getenv("ATOLL_BUILD_DIR");
-    struct atoll_native_config config = {at->dir, build};
+    struct atoll_native_config config = {.state_dir = at->dir, .program_dir = build};
     struct atoll_error err = {0};
 
     if (geteuid() != 0 || !build)

@@ -420,6 +420,9 @@ int atoll_native_open(struct atoll_loop *loop, const struct atoll_native_config 
     n->base.ops = &ops;
     n->loop = loop;
     n->answer_ms = ATOLL_NATIVE_ANSWER_MS;
+    n->volumes = config->volumes;
+    if (!config->volumes_are_given && config->free_tenant)
+        (void)snprintf(n->free_tenant, sizeof(n->free_tenant), "%s", config->free_tenant);
     for (size_t i = 0; i < ATOLL_CG_COUNT; i++)
         n->cgroups.parent_fd[i] = ATOLL_NO_FD;
     atoll_id_ranges_init(&n->homes);

@@ -10,7 +10,11 @@
 struct atoll_native_config {
     const char *state_dir;
     const char *program_dir; /* directory of atoll-spawn and atoll-sudo */
+    bool volumes_are_given;
+    uint32_t volumes; /* that a tenant may have; not given: ATOLL_NATIVE_VOLUMES for free_tenant */
+    const char *free_tenant; /* NULL: none */
 };
+#define ATOLL_NATIVE_VOLUMES 256
 
 int atoll_native_open(struct atoll_loop *loop, const struct atoll_native_config *config,
                       struct atoll_provider **ret, struct atoll_error *err) ATOLL_MUST_CHECK;

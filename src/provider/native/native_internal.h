@@ -30,6 +30,8 @@ struct atoll_native {
     struct atoll_provider base;
     struct atoll_loop *loop;
     char *state_dir, *spawn_program;
+    uint32_t volumes;     /* that a tenant may have */
+    char free_tenant[65]; /* it may have ATOLL_NATIVE_VOLUMES; "": none */
     struct atoll_spawn_info spawn;
     struct atoll_rpc *rpc; /* NULL: not connected; see absence */
     struct {
@@ -68,11 +70,11 @@ void atoll_native_keep_sockets(struct atoll_native *native, const char *id,
 void atoll_native_drop_sockets(struct atoll_native *native, const char *id);
 void atoll_native_drop_all_sockets(struct atoll_native *native);
 /* volumes.c */
-#define ATOLL_NATIVE_VOLUMES_MAX 256 /* of one tenant */
 void atoll_native_list_volumes(struct atoll_provider *provider, const char *tenant,
                                atoll_provider_volume_fn *each, atoll_provider_done_fn *done,
                                void *arg);
-/* Whether the tenant may have the volumes that the sandbox mounts. RESOURCE_EXHAUSTED. */
+/* Whether the tenant may have the volumes that the sandbox mounts. RESOURCE_EXHAUSTED,
+ * PERMISSION_DENIED. */
 int atoll_native_check_volumes(const struct atoll_native *native, const struct atoll_spec *spec,
                                struct atoll_error *err) ATOLL_MUST_CHECK;
 

@@ -60,20 +60,26 @@ int atoll_native_check_volumes(const struct atoll_native *n, const struct atoll_
                                struct atoll_error *err)
 {
     DIR *dir = spec->mount_count ? open_tenant(n, spec->tenant) : NULL;
+    size_t most = strcmp(spec->tenant, n->free_tenant) == 0 ? ATOLL_NATIVE_VOLUMES : n->volumes;
     size_t count = 0, missing = 0;
     struct dirent *entry;
     struct stat st;
 
     while (dir && (entry = readdir(dir)) != NULL)
         count += atoll_text_is_name(entry->d_name);
-    for (size_t i = 0; dir && i < spec->mount_count; i++)
-        missing += fstatat(dirfd(dir), spec->mounts[i].volume, &st, AT_SYMLINK_NOFOLLOW) < 0;
+    for (size_t i = 0; i < spec->mount_count; i++)
+        missing +=
+            !dir || fstatat(dirfd(dir), spec->mounts[i].volume, &st, AT_SYMLINK_NOFOLLOW) < 0;
     if (dir)
         (void)closedir(dir);
-    if (missing == 0 || count + missing <= ATOLL_NATIVE_VOLUMES_MAX)
+    if (missing == 0 || count + missing <= most)
         return 0;
+    if (most == 0)
+        return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
+                          "the operator has not permitted volumes: set \"native: {volumes: N}\" in "
+                          "providers.yaml");
     return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                      "tenant %s has %zu volumes, the most it may have is %d; remove some "
+                      "tenant %s has %zu volumes, the most it may have is %zu; remove some "
                       "(`atoll volume rm`)",
-                      spec->tenant, count, ATOLL_NATIVE_VOLUMES_MAX);
+                      spec->tenant, count, most);
 }
