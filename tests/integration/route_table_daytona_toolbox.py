@@ -188,6 +188,9 @@ TABLE = both({
         Ask(400, body={"paths": []}), given=a_file),
     "GET /files/watch": Entry(
         Ask(200, "?path=.", by="stream"), Ask(404, "?path=nothing"), given=a_file),
+    "POST /env": Entry(Ask(501, body={"set": {"A": "b"}}), Ask(404, at=NO_ID)),
+    "GET /lsp/{path}": Entry(Ask(501), Ask(404, at=NO_ID)),
+    "POST /lsp/{path}": Entry(Ask(501, body={}), Ask(404, at=NO_ID)),
     "GET /computeruse/{path}": Entry(Ask(503), Ask(404, at=NO_ID)),
     "POST /computeruse/{path}": Entry(Ask(503, body={}), Ask(404, at=NO_ID)),
     "DELETE /computeruse/{path}": Entry(Ask(503), Ask(404, at=NO_ID)),

@@ -69,6 +69,9 @@
     {ATOLL_GET,    BASE "/files/download",           READ,   NONE, CALL(file_download)}, \
     {ATOLL_POST,   BASE "/files/bulk-download",      READ,   BODY, CALL(file_bulk_download)}, \
     {ATOLL_GET,    BASE "/files/watch",              READ,   NONE, CALL(file_watch)}, \
+    {ATOLL_POST,   BASE "/env",                      CHANGE, BODY, CALL(not_offered)}, \
+    {ATOLL_GET,    BASE "/lsp/{path}",               READ,   NONE, CALL(not_offered)}, \
+    {ATOLL_POST,   BASE "/lsp/{path}",               CHANGE, BODY, CALL(not_offered)}, \
     {ATOLL_GET,    BASE "/computeruse/{path}",       READ,   NONE, CALL(no_desktop)}, \
     {ATOLL_POST,   BASE "/computeruse/{path}",       CHANGE, BODY, CALL(no_desktop)}, \
     {ATOLL_DELETE, BASE "/computeruse/{path}",       CHANGE, NONE, CALL(no_desktop)}
