@@ -13,7 +13,7 @@ RUN npx --yes create-next-app@14.2.20 . --ts --tailwind --no-eslint \
 ARG COMPONENTS=--all
 RUN [ -z "$COMPONENTS" ] || npx --yes shadcn@2.1.7 init -d
 RUN [ -z "$COMPONENTS" ] || npx --yes shadcn@2.1.7 add $COMPONENTS
-RUN npm install posthog-js
+RUN npm install posthog-js@1.200
 
 # The home directory of the sandbox is the app.
 RUN mv /home/user/nextjs-app/* /home/user/ && rm -rf /home/user/nextjs-app
