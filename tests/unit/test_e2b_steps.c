@@ -162,7 +162,9 @@ static void contexts_are_listed_once(void **state)
     assert_int_equal(make(steps, &image, &made, &err), 0);
     assert_int_equal(made.context_count, 1);
     assert_string_equal(made.contexts[0], FILES);
-    assert_true(made.force);
+    assert_false(made.force); /* of one step, not of all */
+    assert_true(made.recipe->stages[0].steps[made.recipe->stages[0].step_count - 1]->fresh);
+    assert_false(made.recipe->stages[0].steps[0]->fresh);
     atoll_e2b_recipe_done(&made);
 }
 

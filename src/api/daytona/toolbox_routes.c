@@ -67,7 +67,7 @@
     {ATOLL_POST,   BASE "/files/upload-v2",          CHANGE, DATA, CALL(file_upload)}, \
     {ATOLL_POST,   BASE "/files/bulk-upload",        CHANGE, DATA, CALL(file_bulk_upload)}, \
     {ATOLL_GET,    BASE "/files/download",           READ,   NONE, CALL(file_download)}, \
-    {ATOLL_POST,   BASE "/files/bulk-download",      READ,   BODY, CALL(file_bulk_download)}, \
+    {ATOLL_POST,   BASE "/files/bulk-download",      CHANGE, BODY, CALL(file_bulk_download)}, \
     {ATOLL_GET,    BASE "/files/watch",              READ,   NONE, CALL(file_watch)}, \
     {ATOLL_POST,   BASE "/env",                      CHANGE, BODY, CALL(not_offered)}, \
     {ATOLL_GET,    BASE "/lsp/{path}",               READ,   NONE, CALL(not_offered)}, \
