@@ -156,6 +156,23 @@ for (const [name, sdk] of Object.entries(SDKS))
       await assert.rejects(daytona.snapshot.get(called), sdk.DaytonaNotFoundError)
     })
 
+    test('forks and snapshots of a sandbox have its files', async () => {
+      const sandbox = await create({ labels: { a: 'b' } })
+      await sandbox.process.executeCommand('echo one > file')
+      // Older versions call them experimental.
+      const forked = await (sandbox.fork ?? sandbox._experimental_fork).call(sandbox, { name: unique() })
+      assert.notEqual(forked.id, sandbox.id)
+      assert.equal((await forked.process.executeCommand('cat file')).result.trim(), 'one')
+      const called = unique()
+      await (sandbox.createSnapshot ?? sandbox._experimental_createSnapshot).call(sandbox, called)
+      const copy = await create({ snapshot: called })
+      assert.equal((await copy.process.executeCommand('cat file')).result.trim(), 'one')
+      for (const made of [forked, copy]) await made.delete()
+      // Delete answers before the last of a sandbox is cleared away: until then its snapshot is in use.
+      const kept = await daytona.snapshot.get(called)
+      await until(() => daytona.snapshot.delete(kept).then(() => true, () => false), 'the snapshot can go')
+    })
+
     test('a build that fails says why', async () => {
       await assert.rejects(create({ image: sdk.Image.base('scratch').runCommands('true') }),
                            /build_failed|failed/)
