@@ -18,6 +18,11 @@
 
 /* Of a pass that is not the last one: entries that it remembers. */
 #define SEEN_MAX 1000000u
+/* Room that a copy leaves on its disk: so many bytes, or this part of a small disk. */
+#define LEFT_FREE (UINT64_C(256) << 20)
+#define LEFT_FREE_PART 32
+/* Bytes between two looks at the room. */
+#define LOOK_EVERY (UINT64_C(8) << 20)
 
 /* What was copied from a path, if that can be told later. */
 struct seen {
@@ -40,6 +45,7 @@ struct atoll_upper {
     struct atoll_map linked; /* of struct linked, owned; of this pass */
     bool last, first;        /* pass */
     uint64_t budget;         /* bytes that a pass may copy which is not the last one */
+    uint64_t until_look;     /* bytes */
     uint64_t again;
     struct atoll_walk_sum sum;
 };
@@ -253,6 +259,24 @@ static void note_name(struct atoll_upper *u, const char *path, const struct stat
         free(l);
 }
 
+/* -ENOSPC: a file of this size would take what others need. */
+static int need_room(struct atoll_upper *u, uint64_t bytes)
+{
+    struct statvfs fs;
+    uint64_t all, left;
+
+    if (bytes < u->until_look) {
+        u->until_look -= bytes;
+        return 0;
+    }
+    if (fstatvfs(u->o.to, &fs) < 0)
+        return -errno;
+    all = (uint64_t)fs.f_blocks * fs.f_frsize;
+    left = (uint64_t)fs.f_bavail * fs.f_frsize;
+    u->until_look = LOOK_EVERY;
+    return left < bytes || left - bytes < ATOLL_MIN(LEFT_FREE, all / LEFT_FREE_PART) ? -ENOSPC : 0;
+}
+
 static int copy_opened(struct atoll_upper *u, struct place *at, int from, const char *name,
                        const struct stat *st)
 {
@@ -285,7 +309,9 @@ static int copy_file(struct atoll_upper *u, struct place *at, const char *path, 
         return -ESTALE;
     if (r && is_over(&st->st_ctim, &now))
         changed = st->st_ctim;
-    r = copy_opened(u, at, from, name, st);
+    r = need_room(u, atoll_walk_bytes(st));
+    if (r == 0)
+        r = copy_opened(u, at, from, name, st);
     if (r < 0)
         return r;
     u->budget -= ATOLL_MIN(u->budget, atoll_walk_bytes(st));

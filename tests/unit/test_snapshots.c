@@ -2,9 +2,11 @@
  * Layers from sandboxes that go on, with a real atoll-spawn and the agents of its sandboxes; on every
  * kind of disk.
  */
-#include <sys/mman.h>
+#include <sched.h>
+#include <sys/prctl.h>
 #include "live_boxes.h"
 #include "provider/disk_image.h"
+#include "spawn/upper.h"
 
 #define SNAP "snap"
 
@@ -530,6 +532,101 @@ static void deep_trees(void **state)
     close_box(f, &b);
 }
 
+/* --- without root: the copying by itself, in a user namespace with one id --- */
+
+static void write_text(int dir, const char *name, const char *text)
+{
+    int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
+
+    if (fd < 0 || write(fd, text, strlen(text)) < 0 || close(fd) < 0)
+        _exit(3);
+}
+
+/* 0: there is no such file. */
+static ino_t inode_of(int dir, const char *name)
+{
+    struct stat st;
+    return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? st.st_ino : 0;
+}
+
+#define STEP(condition) \
+    if (!(condition))   \
+    _exit(__LINE__ - copy_in_namespace_line)
+
+static const int copy_in_namespace_line = __LINE__;
+static void copy_in_namespace(int from, int to)
+{
+    static const char *const skip[] = {"hosts", NULL};
+    struct atoll_upper *u = atoll_upper_new(
+        &(struct atoll_upper_options){.from = from, .to = to, .userxattr = true, .skip = skip});
+    char text[8];
+    ino_t quiet;
+    int open_fd;
+
+    write_text(from, "quiet", "q");
+    write_text(from, "loud", "1");
+    write_text(from, "gone", "g");
+    write_text(from, "hosts", "h");
+    STEP(mkdirat(from, "locked", 0700) == 0 && mkdirat(from, "was", 0700) == 0);
+    write_text(from, "locked/in", "in");
+    STEP(fchmodat(from, "locked", 0, 0) == 0);
+    STEP(mknodat(from, "white", S_IFCHR, 0) == 0);
+    (void)usleep(20000); /* the times are over */
+    open_fd = openat(from, "loud", O_RDWR | O_CLOEXEC);
+    STEP(atoll_upper_pass(u, false) == 0);
+    quiet = inode_of(to, "quiet");
+    STEP(quiet && inode_of(to, "loud") && inode_of(to, "locked/in") && !inode_of(to, "hosts"));
+    STEP(pwrite(open_fd, "2", 1, 0) == 1 && unlinkat(from, "gone", 0) == 0);
+    STEP(renameat(from, "was", from, "is") == 0);
+    STEP(atoll_upper_pass(u, true) == 0);
+    STEP(inode_of(to, "quiet") == quiet);
+    STEP(atoll_fd_read_file(to, "loud", text, sizeof(text)) == 1 && *text == '2');
+    STEP(!inode_of(to, "gone") && !inode_of(to, "was") && inode_of(to, "is"));
+    STEP(atoll_upper_sum(u).files == 6 && atoll_upper_again(u) > 0);
+    (void)atoll_upper_free(u);
+    _exit(0);
+}
+
+static int put_id_map(const char *file, const char *text)
+{
+    int fd = open(file, O_WRONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : write(fd, text, strlen(text));
+
+    return fd < 0 || n < 0 || close(fd) < 0 ? -1 : 0;
+}
+
+static void copying_without_root(void **state)
+{
+    char from[] = "/tmp/atoll-from-XXXXXX", to[] = "/tmp/atoll-to-XXXXXX";
+    int status;
+    pid_t pid;
+
+    (void)need(state);
+    assert_non_null(mkdtemp(from));
+    assert_non_null(mkdtemp(to));
+    assert_int_equal(chown(from, 65534, 65534), 0);
+    assert_int_equal(chown(to, 65534, 65534), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (setgroups(0, NULL) < 0 || setresgid(65534, 65534, 65534) < 0 ||
+            setresuid(65534, 65534, 65534) < 0 || prctl(PR_SET_DUMPABLE, 1) < 0 ||
+            unshare(CLONE_NEWUSER) < 0)
+            _exit(100);
+        if (put_id_map("/proc/self/setgroups", "deny") < 0 ||
+            put_id_map("/proc/self/uid_map", "0 65534 1") < 0 ||
+            put_id_map("/proc/self/gid_map", "0 65534 1") < 0)
+            _exit(101);
+        copy_in_namespace(open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                          open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(atoll_tree_remove(AT_FDCWD, from), 0);
+    assert_int_equal(atoll_tree_remove(AT_FDCWD, to), 0);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static int setup_as_root(void **state)
 {
     return geteuid() == 0 && access(BUSYBOX, X_OK) == 0 ? setup(state) : 0;
@@ -550,6 +647,7 @@ int main(void)
         cmocka_unit_test(a_lost_daemon_ends_it),
         cmocka_unit_test(names_are_checked),
         cmocka_unit_test(deep_trees),
+        cmocka_unit_test(copying_without_root),
     };
     return cmocka_run_group_tests(tests, setup_as_root, teardown);
 }

@@ -72,13 +72,14 @@ static void end(struct capture *c, struct atoll_version *v,
 {
     static const struct atoll_snapshot_facts unknown;
     struct atoll_sandbox *s = atoll_map_get(&c->engine->sandboxes, c->sandbox_id);
+    const char *provider = atoll_metric_keep(c->provider);
 
     atoll_metric_add(ATOLL_METRIC_SNAPSHOTS, ATOLL_LABELS(c->source, error ? "failed" : "made"), 1);
     if (!error)
-        atoll_metric_observe(ATOLL_METRIC_SNAPSHOT_SECONDS, ATOLL_LABELS(c->provider),
+        atoll_metric_observe(ATOLL_METRIC_SNAPSHOT_SECONDS, ATOLL_LABELS(provider),
                              (double)(atoll_clock_us() - c->began_us) / 1e6);
     if (facts)
-        atoll_metric_observe(ATOLL_METRIC_FROZEN_SECONDS, ATOLL_LABELS(c->provider),
+        atoll_metric_observe(ATOLL_METRIC_FROZEN_SECONDS, ATOLL_LABELS(provider),
                              (double)facts->frozen_us / 1e6);
     if (s)
         release_sandbox(s);

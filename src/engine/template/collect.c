@@ -34,17 +34,20 @@ static bool collect_template(struct atoll_engine *engine, struct atoll_template 
 {
     struct atoll_error err;
     size_t untagged = 0;
-    bool ok = true;
+    bool ok = true, only;
 
     ATOLL_LIST_FOREACH (&t->versions, node) {
         struct atoll_version *v = ATOLL_CONTAINER_OF(node, struct atoll_version, node);
 
         if (!is_removable(engine, v) || (history && untagged++ < history_of(engine, v)))
             continue;
+        only = t->versions.next == t->versions.prev;
         if (atoll_version_drop(engine, v, &err) < 0) {
             atoll_log(ATOLL_LOG_ERROR, "state not stored", "what", "removal of a version", "error",
                       err.text, NULL);
             ok = false;
+        } else if (only) {
+            break; /* the template went with it */
         }
     }
     return ok;
