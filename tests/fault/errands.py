@@ -89,6 +89,22 @@ def run(walk, client, made):
 
 
 @errand(box)
+def snapshot(walk, client, made):
+    client.run(made, "echo x > file")
+    client.post(f"/api/sandboxes/{made}/snapshots", {"name": "errand"})
+    other = client.create(template="errand")
+    assert client.run(other, "cat file") == "x\n"
+    client.delete(f"/api/sandboxes/{other}")
+    client.delete("/api/snapshots/errand")
+
+
+@errand(box)
+def fork(walk, client, made):
+    for other in client.post(f"/api/sandboxes/{made}/fork", {"count": 1})["sandboxes"]:
+        client.delete(f"/api/sandboxes/{other['id']}")
+
+
+@errand(box)
 def terminal(walk, client, made):
     started = client.post(f"/api/sandboxes/{made}/execs",
                           {"cmd": ["sh", "-c", "read x"], "pty": {"cols": 80, "rows": 24}})
@@ -131,13 +147,6 @@ def pause(walk, client, made):
     client.post(f"/api/sandboxes/{made}/pause")
     client.post(f"/api/sandboxes/{made}/resume")
     client.run(made, "true")
-
-
-@errand(box)
-def restore(walk, client, made):
-    client.run(made, "echo x > file")
-    client.post(f"/api/sandboxes/{made}/restore", {"snapshot": "host"})
-    assert client.run(made, "cat file 2>/dev/null || echo gone") == "gone\n"
 
 
 @errand()

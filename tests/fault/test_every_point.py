@@ -37,10 +37,6 @@ ELSEWHERE = {
     "store.delete.answers": "after 24 hours, or 4096 answers",
     "store.delete.events": "after thousands of events",
     "templates.migrate": "test_migration.py",
-    **{point: "test_snapshots.c" for point in (
-        "spawn.request_snapshot", "spawn.snapshot", "spawn.snapshot_copy", "spawn.snapshot_freeze",
-        "spawn.snapshot_still", "spawn.snapshot_rename", "spawn.snapshotted",
-        "provider.native.snapshot_layer")},
     **{f"store.{verb}.build_steps": "test_template_versions.c" for verb in ("insert", "delete")},
     **{point: "after a week, or 10,000 records: test_store.c"
        for point in ("store.begin.prune_ended", "store.commit.prune_ended", "store.delete.ended")},
