@@ -149,6 +149,13 @@ def pause(walk, client, made):
     client.run(made, "true")
 
 
+@errand(box)
+def restore(walk, client, made):
+    client.run(made, "echo x > file")
+    client.post(f"/api/sandboxes/{made}/restore", {"snapshot": "host"})
+    assert client.run(made, "cat file 2>/dev/null || echo gone") == "gone\n"
+
+
 @errand()
 def persistent(walk, client, _):
     made = client.create(persistent=True, env={"SECRET": "kept"})
