@@ -106,10 +106,12 @@ void atoll_toolbox_output_done(struct atoll_toolbox_output *o)
 static const uint8_t *next_run(const struct atoll_toolbox_output *o, size_t *pos, size_t *at,
                                struct run *ret)
 {
-    const uint8_t *bytes = atoll_buf_head(&o->bytes) + *at;
+    const uint8_t *bytes;
 
+    /* Without a run there may be no bytes to point to. */
     if (*pos + sizeof(*ret) > atoll_buf_size(&o->runs))
         return NULL;
+    bytes = atoll_buf_head(&o->bytes) + *at;
     memcpy(ret, atoll_buf_head(&o->runs) + *pos, sizeof(*ret));
     *pos += sizeof(*ret);
     *at += ret->len;
