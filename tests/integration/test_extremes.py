@@ -27,6 +27,7 @@ BODIES = {
     "/api/sandboxes/{id}/git/commit": {"message": "x"}, "/api/sandboxes/{id}/git/restore": {"files": ["x"]},
     **{f"/api/sandboxes/{{id}}/git/{verb}": {"name": "x.y", "url": "x"} for verb in
        ("branches", "remotes", "tags", "config")},
+    "/api/sandboxes/{id}/fork": {"count": 1},
     "/api/builds": {"dockerfile": "FROM no-such-template"},
     "/api/sessions": {"environment": "python"},
     "/api/sessions/{session}/execute": {"code": "1"},

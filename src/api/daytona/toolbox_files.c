@@ -204,8 +204,8 @@ static char *copy(const char *text)
 /* NULL: the call has been refused. */
 static struct change *change_new(struct atoll_api_call *call, int status)
 {
-    const char *path = atoll_toolbox_query(call, "path");
     const char *mode = atoll_http_query(call->req, "mode");
+    const char *path = atoll_toolbox_query(call, "path"); /* the last: it may end the call */
     uint32_t bits = 0;
     struct change *c;
 

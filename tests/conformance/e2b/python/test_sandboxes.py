@@ -145,9 +145,3 @@ def test_unknown_template():
         Sandbox.create("no-such-template")
     assert Template.exists("base") is True
     assert Template.exists("no-such-template") is False
-
-
-def test_what_is_not_supported(box):
-    with pytest.raises(SandboxException, match="not supported"):
-        box.create_snapshot()
-    assert Sandbox.list_snapshots().next_items() == []
