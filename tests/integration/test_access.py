@@ -207,6 +207,8 @@ def test_every_route_needs_its_scope(server, keys):
                         assert not re.search(rf"{gone}\W+does(n't| not) exist", body.decode()), case
         finally:
             things.remove()
+            clients["foreign"].delete("/api/sandboxes")
+            clients["admin"].delete("/api/sandboxes")
 
 
 def test_a_foreign_id_is_an_unknown_id(server, keys):
