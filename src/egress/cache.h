@@ -57,7 +57,7 @@ struct atoll_cache_reader {
     void (*end)(void *arg);    /* all pieces were given, and the content has its digest */
     void (*failed)(void *arg); /* after head: it cannot be given completely */
 };
-/* NULL: it is not here. tenant: whose turn at the threads it takes; copied. */
+/* NULL: it is not here. tenant: whose share of the threads it uses; copied. */
 struct atoll_cache_read *atoll_cache_find(struct atoll_egress_cache *cache, const char *url,
                                           const char *tenant,
                                           const struct atoll_cache_reader *reader, void *arg);

@@ -119,7 +119,7 @@ static void proceed(struct atoll_connection_state *c)
         atoll_connection_dial(c);
 }
 
-/* Whether requests get somewhere else than to the address, or nowhere. */
+/* Whether a rule sends requests to another server than the address, or answers them itself. */
 static bool goes_elsewhere(const struct atoll_connection_state *c)
 {
     const struct atoll_network_transform *transform =

@@ -71,7 +71,7 @@ void atoll_connection_by_memory(struct atoll_connection_state *c);
 /* Decides by the name that the client's first bytes have. */
 void atoll_connection_by_name(struct atoll_connection_state *c, const char *name);
 /* Whether the address must be one of the name's: if the name gives a right that the address does not have
- * by itself. That is a rule, the operator's word for an internal address, or a header. */
+ * by itself. That is a rule, the operator's permission for an internal address, or a header. */
 bool atoll_connection_must_belong(const struct atoll_connection_state *c,
                                   const struct atoll_network_decision *d);
 /* Whether the address is remembered for a host whose downloads are kept. */

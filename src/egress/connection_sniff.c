@@ -58,7 +58,7 @@ static void understood(struct atoll_connection_state *c, const struct atoll_snif
     else if (*sniff->name)
         atoll_connection_by_name(c, sniff->name);
     else if (c->relay)
-        atoll_relay_release(c->relay); /* memory has decided already */
+        atoll_relay_release(c->relay); /* the remembered names have decided */
     else if (!c->dial)
         atoll_connection_by_memory(c);
 }

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* The next NUL-terminated field; NULL: there is none, or its end is missing. */
+/* The next NUL-terminated field; NULL: at the end, or if the NUL is missing. */
 static const char *take_field(struct atoll_git_cursor *c)
 {
     const char *field = (const char *)c->bytes;

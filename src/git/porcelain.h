@@ -34,7 +34,7 @@ const char *atoll_git_state_name(enum atoll_git_state state); /* "unmodified", â
 struct atoll_git_head {
     const char *branch;   /* "" when HEAD is detached */
     const char *commit;   /* "" before the first commit */
-    const char *upstream; /* "" if there is none */
+    const char *upstream; /* "" without one */
     bool has_counts;      /* ahead and behind are known: the upstream exists */
     uint64_t ahead, behind, stashes;
 };

@@ -121,8 +121,8 @@ int atoll_image_refused(const struct atoll_image_ask *ask, long status, const ch
 /* Sets the advice of an error about logins. */
 void atoll_image_advise_login(const struct atoll_image_ask *ask, struct atoll_error *err);
 
-/* The client for a URL of the place, or one that it led to: https, or http of a host that may be spoken to
- * so. Insecure hosts and mirrors of the operator are exempt from the check of addresses and certificates
+/* The client for a URL of the place, or one that it led to: https, or http of a host that may be asked
+ * without TLS. Insecure hosts and mirrors of the operator are exempt from the check of addresses and certificates
  * only if the place is such a host too. */
 int atoll_image_client_for(struct atoll_image_registry *r, const struct atoll_image_place *place,
                            const char *url, const struct atoll_image_call *call,

@@ -146,7 +146,7 @@ static int check_dockerfile(const json_t *dockerfile, struct atoll_error *err)
     return 0;
 }
 
-/* The host template shows the host's programs, but not what its package manager knows of them. */
+/* The host template shows the host's programs, but not the database of its package manager. */
 static int check_packages(const json_t *object, struct atoll_error *err)
 {
     const json_t *packages = json_object_get(object, "packages");

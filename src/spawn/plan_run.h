@@ -101,7 +101,7 @@ atoll_step_fn atoll_step_runsc;                             /* steps_runsc.c */
 atoll_step_fn atoll_step_network;                           /* steps_network.c */
 
 /* steps_disk.c: mounts the kept disk of a sandbox that does not run, and returns the top of it; the mount
- * ends with the descriptor. -ENOENT: there is none. -EBUSY: it is in use. */
+ * ends with the descriptor. -ENOENT: it has no kept disk. -EBUSY: it is in use. */
 int atoll_disk_mount_kept(const struct atoll_spawn_host *host, const char *id) ATOLL_MUST_CHECK;
 
 /* steps_root.c: detaches the mount of all layers; overlays keep those that they use. */

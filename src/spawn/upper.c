@@ -230,7 +230,7 @@ static int copy_node(const struct atoll_upper *u, struct place *at, const char *
     return set_owner_and_times(u, at, name, st);
 }
 
-/* Another name of a file that this pass has copied. 1: there is none. */
+/* Links another name of a file that this pass has copied. 1: the file has to be copied. */
 static int copy_name(struct atoll_upper *u, struct place *at, const char *path, const char *name,
                      const struct stat *st)
 {

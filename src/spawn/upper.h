@@ -29,7 +29,7 @@ struct atoll_upper;
 
 struct atoll_upper *atoll_upper_new(const struct atoll_upper_options *options);
 /* One pass; `last`: nothing writes to the source. A pass that is not the last one leaves out what changes
- * under its hands, and ends early if the source seems to have no end.
+ * while it is copied, and ends early if the source seems to have no end.
  * -ENAMETOOLONG: a path is too long. -EOPNOTSUPP: the source refers to layers in a way that a layer
  * cannot have. -errno */
 int atoll_upper_pass(struct atoll_upper *copy, bool last) ATOLL_MUST_CHECK;

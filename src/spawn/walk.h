@@ -18,7 +18,7 @@ int atoll_walk_join(char ret[static ATOLL_WALK_PATH], const char *dir,
                     const char *name) ATOLL_MUST_CHECK;
 /* -ENOMEM. */
 int atoll_walk_push(struct atoll_walk *walk, const char *path) ATOLL_MUST_CHECK;
-/* The path that was pushed last; false if there is none. */
+/* Takes the path that was pushed last; false if all were taken. */
 bool atoll_walk_pop(struct atoll_walk *walk, char ret[static ATOLL_WALK_PATH]);
 void atoll_walk_done(struct atoll_walk *walk);
 

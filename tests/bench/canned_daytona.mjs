@@ -1,4 +1,4 @@
-// A server that answers Daytona's clients at once, with the same bytes for everybody: what is left of a
+// A server that answers Daytona's clients at once, with the same bytes for every client: what is left of a
 // measurement against it is the client, the kernel and HTTP.
 import { createHash } from 'node:crypto'
 import { createServer } from 'node:http'

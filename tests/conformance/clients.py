@@ -1,4 +1,4 @@
-"""Getting the clients of others from npm and PyPI, for the tests that run them unmodified."""
+"""Gets third-party clients from npm and PyPI, for the tests that run them unmodified."""
 
 import argparse
 import os
@@ -18,7 +18,7 @@ SKIPPED = """<?xml version="1.0" encoding="utf-8"?>
 
 
 class Unavailable(Exception):
-    """What is needed cannot be had here."""
+    """What is needed cannot be installed on this host."""
 
 
 def install(what, *command, cwd=None):
@@ -71,7 +71,7 @@ def install_packages(directory):
 
 
 def run_suite(suite, name, prepare, run, results):
-    """Prepares and runs a suite; what cannot be had here counts as a skipped test."""
+    """Prepares and runs a suite; what cannot be installed counts as a skipped test."""
     try:
         prepare()
     except Unavailable as e:
@@ -87,7 +87,7 @@ class Clients:
     """The tests of one protocol: javascript/ and python/ below `here`, and perhaps examples/."""
 
     def __init__(self, name, here, surroundings):
-        """surroundings: a context manager that yields the environment of who talks to the daemon."""
+        """surroundings: a context manager that yields the environment of the daemon's clients."""
         self.name, self.here, self.surroundings = name, here, surroundings
         self.venv = here.parent.parent.parent / "build" / "conformance" / name
         self.suites = {

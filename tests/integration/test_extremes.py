@@ -129,7 +129,7 @@ def clear_away(rest, answer):
 
 
 def is_fine(answer):
-    # What this host lacks for everybody is no matter of the number; a short timeout may pass.
+    # A feature that this host lacks for all requests does not depend on the number; a short timeout may pass.
     return answer.status < 500 or answer.status in (501, 504)
 
 

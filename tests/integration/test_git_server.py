@@ -114,7 +114,7 @@ def test_what_the_server_refuses(world, box):
     assert (status, told["problem"]) == (409, "remote_rejected") and "not on Mondays" in told["words"]
     hook.unlink()
     without = GitBox(world.rest)
-    url = f"http://{FAR[0]}:{PORT}/public/open.git"  # no name, whose lookup would take its time
+    url = f"http://{FAR[0]}:{PORT}/public/open.git"  # an address: the lookup of a name would take time
     assert without.problem("clone", {"url": url})[1]["problem"] == "unreachable"
     without.destroy()
 

@@ -38,7 +38,7 @@ def registry(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory, image):
-    """A registry that wants a login, with the image private/it:1."""
+    """A registry that requires a login, with the image private/it:1."""
     directory = tmp_path_factory.mktemp("locked")
     with registries.running(directory, **registries.basic_auth(directory)) as made:
         made.push(image, "private/it:1", f"--dest-creds={registries.USER}:{registries.PASSWORD}")
@@ -151,7 +151,7 @@ def test_a_push_with_a_login(locked, registry, image, tmp_path):
 
 
 def test_a_full_disk_during_a_pull(registry, image, tmp_path):
-    """It is said, nothing half-made stays, and the next pull works."""
+    """The error names the full disk, nothing incomplete stays, and the next pull works."""
     layout = registries.Layout(tmp_path / "large")
     large = layout.image([registries.tar_of({"large": os.urandom(48 << 20)})])
     registry.push(layout.name("large", large), "large:1")

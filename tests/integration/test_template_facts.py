@@ -1,4 +1,4 @@
-"""What a version of a template knows about itself: its packages (SBOM) and the report of its trial."""
+"""What is stored about a version of a template: its packages (SBOM) and the report of its trial."""
 
 import json
 import os

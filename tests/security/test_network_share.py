@@ -84,7 +84,7 @@ def ends(box):
 
 
 def test_ten_thousand_connections_do_not_starve_another_tenant():
-    """One tenant wants all there are, and many more. Another one gets its share; a second sandbox of the first
+    """One tenant opens more connections than there are. Another one gets its share; a second sandbox of the first
     tenant does not: the control."""
     with networked(files=2600) as daemon:  # room for some 260 connections
         rest, other = Rest(daemon.socket), Rest(daemon.socket, {"X-Atoll-Tenant": "other"})

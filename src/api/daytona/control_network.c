@@ -117,7 +117,7 @@ void atoll_daytona_set_network(struct atoll_api_call *call, const uint8_t *bytes
     }
     atoll_sandbox_get(atoll_engine_find(call->engine, call->params.id), &view);
     if (view.options.network == ATOLL_NETWORK_NONE)
-        atoll_daytona_done(call, NULL); /* networkBlockAll tells that it has none */
+        atoll_daytona_done(call, NULL); /* it has no network: networkBlockAll is set */
     else
         atoll_engine_set_network(call->engine, view.id, policy, atoll_daytona_done, call);
 }

@@ -53,7 +53,8 @@ static bool is_changing(const char *state)
     return is(state, "creating") || is(state, "starting") || is(state, "stopping");
 }
 
-/* A sandbox that waits for its build, which ends with `remove`; false: the path names another. */
+/* Answers for a sandbox that waits for its build; remove: cancels it. False: the path names no such
+ * sandbox. */
 static bool reply_waiting(struct atoll_api_call *call, bool remove)
 {
     struct atoll_daytona_waiting *w =

@@ -30,7 +30,7 @@ extern const struct atoll_facade atoll_daytona_facade; /* routes.c */
 #define ATOLL_DAYTONA_HANDLER(name) \
     void atoll_daytona_##name(struct atoll_api_call *call, const uint8_t *body, size_t n)
 
-/* Tables of routes, one for each author of routes. A table of the toolbox lists its rows for both
+/* Tables of routes, one for each group of them. A table of the toolbox lists its rows for both
  * bases:
  *   #define ROWS(BASE) {ATOLL_POST, BASE "/process/execute", …}, …
  *   static const struct atoll_route rows[] = {ROWS(ATOLL_DAYTONA_TOOLBOX), ROWS(ATOLL_DAYTONA_TOOLBOX_OLD)};

@@ -41,7 +41,7 @@ static bool shows_token(const struct atoll_api_call *call)
     return atoll_token_fits(shown, token);
 }
 
-/* Routes that know sandboxes which wait for their builds. */
+/* Routes that accept a sandbox which waits for its build. */
 static bool knows_waiting(const struct atoll_api_call *call)
 {
     void (*const handlers[])(struct atoll_api_call *, const uint8_t *,
@@ -56,7 +56,7 @@ static bool knows_waiting(const struct atoll_api_call *call)
     return false;
 }
 
-/* A sandbox that does not exist is told before a parameter that is not valid. */
+/* A sandbox that does not exist is reported before a parameter that is not valid. */
 static int admit(struct atoll_api_call *call, struct atoll_error *err)
 {
     int r = atoll_api_authorize(call, call->route ? call->route->scope : ATOLL_SCOPE_READ, err);

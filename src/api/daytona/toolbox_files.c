@@ -65,7 +65,7 @@ static void write_entry(struct atoll_json_out *out, const struct atoll_am_entry 
     atoll_json_close(out, '}');
 }
 
-/* Answers a call that has no more to say. */
+/* Answers a call whose response has no body. */
 static void done(void *arg, const struct atoll_error *error)
 {
     if (error)
@@ -292,7 +292,7 @@ static void chowned_first(void *arg, const struct atoll_error *error)
         chowned(c, error);
 }
 
-/* Root's relative paths are others. */
+/* Relative paths of root begin in another directory. */
 static void looked_before(void *arg, const struct atoll_am_entry *entry,
                           const struct atoll_error *error)
 {

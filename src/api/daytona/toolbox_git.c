@@ -348,7 +348,7 @@ static bool take_query(struct atoll_api_call *call, const struct spec *spec,
     return true;
 }
 
-/* What Daytona has otherwise than git/git.h. buf: for texts, of the caller. */
+/* Where Daytona differs from git/git.h. buf: for texts, of the caller. */
 static void adapt(struct atoll_git_request *r, char *text_buf, size_t cap)
 {
     const char *scheme = r->mode ? r->mode : "https", *host = r->value;

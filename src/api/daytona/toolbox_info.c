@@ -100,7 +100,7 @@ void atoll_daytona_metrics(struct atoll_api_call *call, const uint8_t *body ATOL
     atoll_engine_stats(call->engine, call->params.id, measured, call);
 }
 
-/* Ports: what the kernel of the sandbox says listens, on any address. */
+/* Ports: sockets that listen on any address, as the kernel of the sandbox lists them. */
 
 static const char list_ports[] = "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null";
 

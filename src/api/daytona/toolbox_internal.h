@@ -93,7 +93,7 @@ void atoll_toolbox_shell_start(struct atoll_engine *engine, const char *sandbox_
                                void *arg);
 
 bool atoll_toolbox_is_running(const struct atoll_api_call *call);
-/* The exec of the call's sandbox; NULL: there is none. */
+/* The exec of the call's sandbox; NULL: it has no exec of that id. */
 struct atoll_exec *atoll_toolbox_find_exec(const struct atoll_api_call *call, const char *exec_id);
 
 ATOLL_DAYTONA_HANDLER(execute);
@@ -174,7 +174,7 @@ struct atoll_toolbox_ws {
 bool atoll_toolbox_ws_accept(struct atoll_toolbox_ws *w, struct atoll_api_call *call,
                              const struct atoll_ws_callbacks *callbacks, void *arg,
                              size_t max_message, void (*drop)(struct atoll_api_session *session));
-/* Frees the WebSocket. Safe if there is none. */
+/* Frees the WebSocket. Safe if it was freed or never opened. */
 void atoll_toolbox_ws_close(struct atoll_toolbox_ws *w);
 /* Sends {"type":TYPE,NAME:VALUE}, and so on: the members of an open object. */
 struct atoll_json_out atoll_toolbox_ws_begin(struct atoll_buf *buf, const char *type);

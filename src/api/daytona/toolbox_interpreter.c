@@ -59,7 +59,7 @@ struct creating {
     const char *cwd, *language;
 };
 
-/* Clients want to see an absolute path. */
+/* Clients expect an absolute path. */
 static void looked(void *arg, const struct atoll_am_entry *entry, const struct atoll_error *error)
 {
     struct creating *c = arg;
@@ -195,7 +195,7 @@ static void on_line(void *arg, enum atoll_context_line_kind kind, const char *js
     if (kind == ATOLL_LINE_COUNT || kind == ATOLL_LINE_RESULT || !x->w.ws)
         return;
     if (kind == ATOLL_LINE_ERROR && x->execution && atoll_execution_timed_out(x->execution))
-        return; /* the interrupt is ours */
+        return; /* the daemon has interrupted it */
     if (atoll_ws_send(x->w.ws, false, json, n) == -ENOBUFS)
         run_fail(x, ATOLL_WS_INTERNAL, "the output is read too slowly");
     else if (x->execution && atoll_ws_pending(x->w.ws) > ATOLL_HTTP_HIGH_WATER)

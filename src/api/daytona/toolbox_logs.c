@@ -291,7 +291,8 @@ void atoll_daytona_command_logs(struct atoll_api_call *call, const uint8_t *body
         reply_logs(call, relay);
 }
 
-/* The first process of a sandbox writes no log: a client that follows it waits until it leaves. */
+/* The first process of a sandbox writes no log: a client that follows it gets nothing until it
+ * disconnects. */
 void atoll_daytona_entrypoint_logs(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                    size_t n ATOLL_UNUSED)
 {

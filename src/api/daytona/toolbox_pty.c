@@ -333,7 +333,7 @@ static void env_free(char **env)
     free(env);
 }
 
-/* The directory is known now: clients want to see an absolute path. */
+/* The directory is known now: clients expect an absolute path. */
 static void looked(void *arg, const struct atoll_am_entry *entry, const struct atoll_error *error)
 {
     struct starting *s = arg;

@@ -1,5 +1,5 @@
 /*
- * Sessions: create, list, get, delete. What there is to know about them is in the execs of the sandbox:
+ * Sessions: create, list, get, delete. All data about them is in the execs of the sandbox:
  * the shell of a session has the client's id of it in its arguments, and a relay the exec id of the
  * shell.
  */

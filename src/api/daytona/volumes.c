@@ -59,7 +59,7 @@ static void view(struct atoll_json_out *out, const char *tenant, const char *nam
 
 struct lookup {
     struct atoll_api_call *call;
-    const char *name; /* that is wanted; NULL: all */
+    const char *name; /* of the volume to find; NULL: all */
     struct atoll_buf buf;
     struct atoll_json_out out;
     bool found;

@@ -152,7 +152,7 @@ void atoll_envd_process_list(struct atoll_api_call *call, const uint8_t *body, s
     atoll_list_reply_done(list, NULL);
 }
 
-/* Signals. The response to SIGKILL waits for the end of the process: clients take it for gone
+/* Signals. The response to SIGKILL waits for the end of the process: clients expect it to be gone
  * then. */
 
 static void on_signaled(void *arg, const struct atoll_error *error)

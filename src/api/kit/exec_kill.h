@@ -2,9 +2,9 @@
 #include "api/call.h"
 
 /*
- * Kills a command for a call and waits for its end, so that the client can take it for gone. The end
- * can be late if other processes keep the output open, hence a deadline of two seconds. tree: with all
- * processes that the command started.
+ * Kills a command for a call and waits for its end, so that it is gone when the client gets the
+ * answer. The end can be late if other processes keep the output open, hence a deadline of two
+ * seconds. tree: with all processes that the command started.
  *
  * Uses on_gone and state of the call while it waits. done gets the call as its argument, and the error
  * of the signal; it is not called if the client disconnects, which drops the call.

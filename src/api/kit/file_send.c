@@ -133,7 +133,7 @@ static void sent_all(void *arg, int r)
     struct atoll_api_call *call = p->call;
 
     sending_free(p);
-    /* The client was told a length; if the file has become shorter it must not take this for all. */
+    /* Content-Length was sent: an abort shows the client that a shorter file is not complete. */
     if (r < 0)
         atoll_api_abort(call,
                         r == -ENODATA ? "the file became shorter while it was read" : strerror(-r));

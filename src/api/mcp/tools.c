@@ -56,7 +56,7 @@ static void beat(void *arg)
     atoll_timer_set(&req->beat, req->call->api->config.loop, BEAT_MS, beat, req);
 }
 
-/* An answer that may take long is a stream, if the client wants to hear of progress. */
+/* An answer that may take long is a stream, if the client asked for progress. */
 static void begin_stream(struct atoll_mcp_request *req)
 {
     const json_t *token =
@@ -161,7 +161,7 @@ static void resumed(void *arg, const struct atoll_error *error)
     sandbox_made(req, sandbox, error);
 }
 
-/* A sandbox that is paused or stopped goes on. */
+/* Resumes a sandbox that is paused or stopped. */
 static void use(struct atoll_mcp_request *req, struct atoll_sandbox *sandbox)
 {
     struct atoll_sandbox_view view;

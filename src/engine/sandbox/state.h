@@ -6,7 +6,7 @@
 /*
  * The life of a sandbox as one table: (phase, event) → (phase, what is stored and announced). The
  * phase is exact; the state that clients see and the state in the store are derived from it.
- * docs/architecture.md has the picture.
+ * docs/sandbox-states.md has the picture.
  */
 
 enum atoll_phase {
@@ -74,7 +74,7 @@ struct atoll_transition {
 };
 
 #define ATOLL_NOT_STORED (-1)
-#define ATOLL_STORED_RESTORING 100 /* a state of rows that is none of clients */
+#define ATOLL_STORED_RESTORING 100 /* only in the store; clients see CREATING */
 struct atoll_phase_facts {
     const char *name;
     enum atoll_sandbox_state shown; /* what clients see */

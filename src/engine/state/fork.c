@@ -169,7 +169,7 @@ static int check(struct atoll_engine *engine, const char *sandbox_id,
     return r;
 }
 
-/* What the new ones are made with. */
+/* The options of the new sandboxes. */
 static int make_options(struct forking *f, const struct atoll_sandbox *s, const char *name,
                         const struct atoll_fork_request *q, struct atoll_error *err)
 {

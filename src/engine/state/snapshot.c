@@ -165,7 +165,7 @@ void atoll_snapshots_each(struct atoll_engine *engine, const char *tenant, const
 
 /* Age. */
 
-/* One that is too old and that no sandbox uses; NULL: there is none. */
+/* A snapshot that is too old and that no sandbox uses, or NULL. */
 static struct atoll_version *find_old(struct atoll_engine *engine, int64_t before_unix_ms)
 {
     struct atoll_version *v;

@@ -20,7 +20,7 @@ static size_t history_of(const struct atoll_engine *engine, const struct atoll_v
     return shares_layers && !atoll_version_is_temporary(v) ? engine->config.template_history : 0;
 }
 
-/* What the name of the template means is not removed, except for the version of a fork. */
+/* The version that a name without a tag means is not removed, except for that of a fork. */
 static bool is_removable(struct atoll_engine *engine, const struct atoll_version *v)
 {
     bool is_named = atoll_template_version(v->tmpl) == v && !atoll_version_is_temporary(v);
@@ -47,7 +47,7 @@ static bool collect_template(struct atoll_engine *engine, struct atoll_template 
                       err.text, NULL);
             ok = false;
         } else if (only) {
-            break; /* the template went with it */
+            break; /* the template was removed with it */
         }
     }
     return ok;

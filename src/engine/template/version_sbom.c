@@ -28,7 +28,7 @@ struct listing {
     struct atoll_list node; /* in images->sboms; those that run are first */
     char version_id[ATOLL_VERSION_ID_LEN + 1];
     bool running;
-    bool ending;               /* its version goes */
+    bool ending;               /* its version is being removed */
     struct atoll_list waiters; /* for the file */
     struct atoll_list enders;  /* for the end of the sandbox */
     char sandbox_id[ATOLL_ID_LEN + 1];

@@ -20,7 +20,7 @@ void atoll_version_sbom_soon(struct atoll_engine *engine, const char *version_id
  * FAILED_PRECONDITION: a provider keeps it, and its files are not here. */
 void atoll_version_sbom_make(struct atoll_engine *engine, const char *version_id,
                              atoll_done_fn *done, void *arg);
-/* For a version that goes: ends what is in progress. done is called once, when no sandbox uses its layers;
+/* For a version that is being removed: ends what is in progress. done is called once, when no sandbox uses its layers;
  * the file may exist until then. */
 void atoll_version_sbom_end(struct atoll_engine *engine, const char *version_id,
                             atoll_done_fn *done, void *arg);

@@ -56,8 +56,8 @@ struct atoll_e2b_create_params {
 /* The body of a create; NULL when out of memory. */
 json_t *atoll_e2b_create_message(const struct atoll_e2b_create_params *request);
 
-/* network.c: a policy in its canonical form as "network" of a create; NULL: everything. *ret NULL: nothing
- * is to be said. UNIMPLEMENTED: the service cannot enforce it; the text says what. */
+/* network.c: a policy in its canonical form as "network" of a create; NULL: everything. *ret NULL: the
+ * member is left out. UNIMPLEMENTED: the service cannot enforce it; the text says what. */
 int atoll_e2b_network(const char *policy_json, json_t **ret,
                       struct atoll_error *err) ATOLL_MUST_CHECK;
 

@@ -1,6 +1,6 @@
 /*
  * A network policy in E2B's terms: allowOut, denyOut, rules and egressProxy. E2B asks allowOut first, then
- * denyOut, and allows the rest; it knows no ports, and denies addresses only. What these terms cannot say is
+ * denyOut, and allows the rest; it knows no ports, and denies addresses only. What these terms cannot express is
  * refused: a sandbox never reaches more than its policy allows.
  */
 #include <errno.h>

@@ -274,7 +274,7 @@ static void done(void *arg, const struct atoll_git_result *result, const struct 
     }
 }
 
-/* Erases what the request says in confidence, in jansson's memory, which is about to be freed. */
+/* Erases the credentials of the request in jansson's memory, which is about to be freed. */
 static void wipe(const struct atoll_git_request *request)
 {
     const char *const texts[] = {request->credentials.password, request->url};

@@ -115,7 +115,7 @@ static int read_map(char *map, const char **ret_inside, struct atoll_error *err)
     if (*map != '/' || !colon || colon[1] != '/' || strchr(colon + 1, ':') || strstr(map, "/.."))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "map must be OUTSIDE:INSIDE, two absolute directories, such as "
-                          "/repo:/work");
+                          "/repo:/home/user/repo");
     *colon = '\0';
     *ret_inside = colon + 1;
     return 0;
