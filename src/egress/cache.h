@@ -7,7 +7,7 @@
  * Downloads that never change, kept for all sandboxes (docs/network.md "Downloads that are kept"). One file
  * for each URL in a directory of its own: its name is the SHA-256 of the URL, it has a head of 4 KiB (JSON)
  * and then the content. Half-made files have the suffix ".part" and are removed at the next start. The sum
- * of their sizes is bounded; the least recently used go first.
+ * of their sizes is bounded; the least recently used are removed first.
  *
  * Blocking: opening reads the directory; everything else on files is done by threads of its own.
  * Thread: the loop's. Callbacks are never called from inside the call that asks for them.

@@ -8,7 +8,7 @@
 
 /*
  * What the files of the cache share.
- *   cache.c        which files there are, their order of use, what goes
+ *   cache.c        which files there are, their order of use, which are removed
  *   cache_file.c   the head of a file
  *   cache_read.c   a file is read, piece by piece
  *   cache_write.c  a file is written

@@ -57,8 +57,8 @@ void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_
 int atoll_sandboxes_commit(struct atoll_sandboxes *all, const char *id, uint32_t request,
                            const char *path, const char *layer,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Copies what a sandbox changed in its root to a layer; `committed` is called later. It goes on
- * afterwards. Without a sandbox of that id, its kept disk is copied. */
+/* Copies what a sandbox changed in its root to a layer; `committed` is called later. The
+ * sandbox continues afterwards. Without a sandbox of that id, its kept disk is copied. */
 int atoll_sandboxes_snapshot(struct atoll_sandboxes *all, uint32_t request,
                              const struct atoll_sm_snapshot *want,
                              struct atoll_error *err) ATOLL_MUST_CHECK;

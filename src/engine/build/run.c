@@ -472,7 +472,7 @@ static const struct atoll_step flow[] = {
 
 /* --- life --- */
 
-/* What its sandbox sees is held by the run: builds that share it may leave before the sandbox is gone. */
+/* What its sandbox sees is held by the run: builds that share it may end before the sandbox is gone. */
 static int hold_layers(struct atoll_run *run, struct atoll_error *err)
 {
     const struct atoll_make_job *job = run->job;

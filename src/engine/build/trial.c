@@ -150,7 +150,7 @@ static void run_script(struct trial *t, const char *script, void (*told)(struct 
     atoll_engine_exec_now(t->engine, t->sandbox_id, &start, on_script, t);
 }
 
-/* The value of the next line "NAME=…" at *pos, which goes behind it; false: there is no other. */
+/* The value of the next line "NAME=…" at *pos, which moves behind it; false: no such line follows. */
 static bool next_value(const char **pos, const char *name, char *out, size_t cap)
 {
     for (const char *line = *pos; *line; line += *line == '\n') {

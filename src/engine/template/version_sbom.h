@@ -25,6 +25,6 @@ void atoll_version_sbom_make(struct atoll_engine *engine, const char *version_id
 void atoll_version_sbom_end(struct atoll_engine *engine, const char *version_id,
                             atoll_done_fn *done, void *arg);
 
-/* images.c: the first one forgets those that wait, because their owners are gone. */
+/* images.c: the first one drops callbacks without calling them: their owners are gone. */
 void atoll_version_sboms_cancel(struct atoll_images *images);
 void atoll_version_sboms_done(struct atoll_images *images);

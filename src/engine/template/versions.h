@@ -33,7 +33,7 @@ struct atoll_version {
     unsigned pins; /* requests that are about to use it: it is not removed */
 };
 
-/* Sources of versions that sandboxes make. Those of forks go with their last sandbox. */
+/* Sources of versions that sandboxes make. Those of forks are removed with their last sandbox. */
 #define ATOLL_SOURCE_SNAPSHOT "snapshot"
 #define ATOLL_SOURCE_FORK "fork"
 /* Not all of its sandboxes exist yet: the next daemon removes those that do. */
