@@ -124,6 +124,11 @@ static const struct {
      "the disk has parts that only its own overlay can read"},
     {ENAMETOOLONG, ATOLL_ERR_FAILED_PRECONDITION,
      "a path in the sandbox is longer than 4095 bytes"},
+    {EMLINK, ATOLL_ERR_RESOURCE_EXHAUSTED,
+     "too many hard links: the sandbox has too many files with several names to copy"},
+    {ENOMEM, ATOLL_ERR_RESOURCE_EXHAUSTED,
+     "not enough memory to copy the files: the sandbox has too many directories, or the host is "
+     "short of memory"},
     {EBUSY, ATOLL_ERR_UNAVAILABLE, "the disk is still in use by an earlier run; try again"},
     {ENOENT, ATOLL_ERR_NOT_FOUND, "the sandbox does not run and has no disk"},
     {EEXIST, ATOLL_ERR_ALREADY_EXISTS, "there is a layer of that name"},

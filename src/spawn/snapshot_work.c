@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include "base/fd.h"
 #include "base/switches.h"
@@ -18,6 +19,10 @@ static const char *const skip_root[] = {NAMES, "usr/share/atoll", "usr/lib/atoll
 /* On the host template, /usr is an overlay of its own. */
 static const char *const skip_host_root[] = {NAMES, "usr", NULL};
 static const char *const skip_usr[] = {"share/atoll", "lib/atoll", NULL};
+
+/* Address space of the process. Its tables and the paths of directories to visit take less; a tree with an
+ * unforeseen shape ends this copy, not the host's memory. */
+#define MEMORY_MAX ((rlim_t)512 << 20)
 
 /* The layer under construction, and what is copied to it. */
 struct job {
@@ -35,6 +40,7 @@ static struct atoll_upper *make_copy(const struct job *j, int from, int to, cons
         .to_base = j->w->layer_base,
         .userxattr = j->w->userxattr,
         .skip = skip,
+        .table_bytes = ATOLL_UPPER_TABLE / (j->usr_from < 0 ? 1 : 2),
     });
 }
 
@@ -138,6 +144,20 @@ static int keep(const struct job *j)
     return r;
 }
 
+/* The address sanitizer reserves more than any limit. */
+static int limit_memory(void)
+{
+    struct rlimit limit;
+
+    if (ATOLL_IS_SANITIZED)
+        return 0;
+    if (getrlimit(RLIMIT_AS, &limit) < 0)
+        return -errno;
+    limit.rlim_max = ATOLL_MIN(limit.rlim_max, MEMORY_MAX);
+    limit.rlim_cur = ATOLL_MIN(limit.rlim_cur, MEMORY_MAX);
+    return setrlimit(RLIMIT_AS, &limit) < 0 ? -errno : 0;
+}
+
 int atoll_snapshot_do(const void *arg)
 {
     struct job j = {.w = arg,
@@ -148,7 +168,9 @@ int atoll_snapshot_do(const void *arg)
     int r;
 
     (void)signal(SIGIO, SIG_IGN); /* a process opens a file while upper.c looks at it */
-    r = open_job(&j);
+    r = limit_memory();
+    if (r == 0)
+        r = open_job(&j);
     if (r == 0)
         r = copy(&j);
     return r < 0 ? r : keep(&j); /* the process ends, and with it what it holds */

@@ -26,7 +26,7 @@ struct atoll_snapshot_copied {
 /* The unfinished layer, in sandboxes/. */
 #define ATOLL_SNAPSHOT_SUFFIX "snap"
 
-/* arg: struct atoll_snapshot_work. */
+/* arg: struct atoll_snapshot_work. Limits the memory of the calling process for good. */
 int atoll_snapshot_do(const void *arg) ATOLL_MUST_CHECK;
 
 /* commit.c: removes our programs from a copy of a writable layer, if they are unchanged. */

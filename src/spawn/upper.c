@@ -16,13 +16,20 @@
 #include "spawn/paths.h"
 #include "sys/tree.h"
 
-/* Of a pass that is not the last one: entries that it remembers. */
-#define SEEN_MAX 1000000u
+/* Memory of an entry of a table besides its own bytes: the allocator's, and its part of the map while the
+ * map grows. */
+#define ENTRY_EXTRA 112
 /* Room that a copy leaves on its disk: so many bytes, or this part of a small disk. */
 #define LEFT_FREE (UINT64_C(256) << 20)
 #define LEFT_FREE_PART 32
 /* Bytes between two looks at the room. */
 #define LOOK_EVERY (UINT64_C(8) << 20)
+
+/* A map whose entries are owned. */
+struct table {
+    struct atoll_map map;
+    size_t bytes; /* of all entries, with ENTRY_EXTRA each */
+};
 
 /* What was copied from a path, if that can be told later. */
 struct seen {
@@ -41,11 +48,12 @@ struct linked {
 struct atoll_upper {
     struct atoll_upper_options o;
     struct atoll_walk walk;
-    struct atoll_map seen;   /* of struct seen, owned */
-    struct atoll_map linked; /* of struct linked, owned; of this pass */
-    bool last, first;        /* pass */
-    uint64_t budget;         /* bytes that a pass may copy which is not the last one */
-    uint64_t until_look;     /* bytes */
+    struct table seen;   /* of struct seen */
+    struct table linked; /* of struct linked; of this pass */
+    bool last, first;    /* pass */
+    bool forgot;         /* `seen` lacks something that a pass has copied */
+    uint64_t budget;     /* bytes that a pass may copy which is not the last one */
+    uint64_t until_look; /* bytes */
     uint64_t again;
     struct atoll_walk_sum sum;
 };
@@ -65,8 +73,10 @@ struct atoll_upper *atoll_upper_new(const struct atoll_upper_options *options)
     struct statvfs fs;
 
     *u = (struct atoll_upper){.o = *options, .first = true};
-    atoll_map_init(&u->seen);
-    atoll_map_init(&u->linked);
+    if (u->o.table_bytes == 0)
+        u->o.table_bytes = ATOLL_UPPER_TABLE;
+    atoll_map_init(&u->seen.map);
+    atoll_map_init(&u->linked.map);
     if (fstatvfs(options->from, &fs) == 0)
         u->budget = (uint64_t)fs.f_blocks * fs.f_frsize;
     if (u->budget == 0) /* a file system without a limit */
@@ -74,15 +84,33 @@ struct atoll_upper *atoll_upper_new(const struct atoll_upper_options *options)
     return u;
 }
 
-static void empty_map(struct atoll_map *map)
+static void empty_table(struct table *table)
 {
     void *item;
     size_t pos = 0;
 
-    while ((item = atoll_map_next(map, &pos)) != NULL)
+    while ((item = atoll_map_next(&table->map, &pos)) != NULL)
         free(item);
-    atoll_map_done(map);
-    atoll_map_init(map);
+    atoll_map_done(&table->map);
+    *table = (struct table){0};
+    atoll_map_init(&table->map);
+}
+
+static bool has_place(const struct atoll_upper *u, const struct table *table, size_t size)
+{
+    return table->bytes + ENTRY_EXTRA + size <= u->o.table_bytes;
+}
+
+/* Takes the entry, of `size` bytes, or frees it. -EEXIST, -ENOMEM. */
+static int put_entry(struct table *table, const char *key, void *entry, size_t size)
+{
+    int r = atoll_map_put(&table->map, key, entry);
+
+    if (r < 0)
+        free(entry);
+    else
+        table->bytes += ENTRY_EXTRA + size;
+    return r;
 }
 
 struct atoll_upper *atoll_upper_free(struct atoll_upper *u)
@@ -90,8 +118,8 @@ struct atoll_upper *atoll_upper_free(struct atoll_upper *u)
     if (!u)
         return NULL;
     atoll_walk_done(&u->walk);
-    empty_map(&u->seen);
-    empty_map(&u->linked);
+    empty_table(&u->seen);
+    empty_table(&u->linked);
     free(u);
     return NULL;
 }
@@ -130,20 +158,28 @@ static bool is_over(const struct timespec *t, const struct timespec *now)
 static void remember(struct atoll_upper *u, const char *path, const struct stat *st,
                      struct timespec changed)
 {
+    size_t size = sizeof(struct seen) + strlen(path) + 1;
     struct seen *s;
 
-    if (u->last || u->seen.used >= SEEN_MAX)
+    if (u->last)
         return;
-    s = atoll_alloc(sizeof(*s) + strlen(path) + 1);
+    s = has_place(u, &u->seen, size) ? malloc(size) : NULL;
+    if (!s) {
+        u->forgot = true;
+        return;
+    }
     *s = (struct seen){.inode = st->st_ino, .changed = changed};
     (void)strcpy(s->path, path);
-    if (atoll_map_put(&u->seen, s->path, s) < 0)
-        free(s);
+    if (put_entry(&u->seen, s->path, s, size) < 0)
+        u->forgot = true;
 }
 
+/* All names of a file must agree, or their copies would be two files: if one may be forgotten, all are
+ * copied again. */
 static bool is_unchanged(const struct atoll_upper *u, const char *path, const struct stat *st)
 {
-    const struct seen *s = u->first ? NULL : atoll_map_get(&u->seen, path);
+    bool split = u->forgot && !S_ISDIR(st->st_mode) && st->st_nlink > 1;
+    const struct seen *s = u->first || split ? NULL : atoll_map_get(&u->seen.map, path);
 
     return s && s->inode == st->st_ino && same_time(&s->changed, &st->st_ctim);
 }
@@ -238,7 +274,7 @@ static int copy_name(struct atoll_upper *u, struct place *at, const char *path, 
     const struct linked *l;
 
     (void)snprintf(key, sizeof(key), "%llx", (unsigned long long)st->st_ino);
-    l = atoll_map_get(&u->linked, key);
+    l = atoll_map_get(&u->linked.map, key);
     if (!l)
         return 1;
     if (linkat(u->o.to, l->path, at->to, name, 0) < 0)
@@ -247,16 +283,23 @@ static int copy_name(struct atoll_upper *u, struct place *at, const char *path, 
     return 0;
 }
 
-static void note_name(struct atoll_upper *u, const char *path, const struct stat *st,
-                      struct timespec changed)
+static int note_name(struct atoll_upper *u, const char *path, const struct stat *st,
+                     struct timespec changed)
 {
-    struct linked *l = atoll_alloc(sizeof(*l) + strlen(path) + 1);
+    size_t size = sizeof(struct linked) + strlen(path) + 1;
+    struct linked *l;
+    int r;
 
+    if (!has_place(u, &u->linked, size))
+        return -EMLINK;
+    l = malloc(size);
+    if (!l)
+        return -ENOMEM;
     l->changed = changed;
     (void)snprintf(l->inode, sizeof(l->inode), "%llx", (unsigned long long)st->st_ino);
     (void)strcpy(l->path, path);
-    if (atoll_map_put(&u->linked, l->inode, l) < 0)
-        free(l);
+    r = put_entry(&u->linked, l->inode, l, size);
+    return r == -EEXIST ? 0 : r; /* the file system of the copy allows no more names of it */
 }
 
 /* -ENOSPC: a file of this size would take what others need. */
@@ -316,9 +359,9 @@ static int copy_file(struct atoll_upper *u, struct place *at, const char *path, 
         return r;
     u->budget -= ATOLL_MIN(u->budget, atoll_walk_bytes(st));
     if (st->st_nlink > 1)
-        note_name(u, path, st, changed);
+        r = note_name(u, path, st, changed);
     remember(u, path, st, changed);
-    return 0;
+    return r;
 }
 
 /* The directory is filled, and gets its attributes, when the walk comes to it. */
@@ -472,11 +515,13 @@ int atoll_upper_pass(struct atoll_upper *u, bool last)
     u->last = last;
     u->sum = (struct atoll_walk_sum){0};
     u->again = 0;
-    empty_map(&u->linked);
     r = atoll_walk_push(&u->walk, "");
     while (r == 0 && (last || u->budget > 0) && atoll_walk_pop(&u->walk, path))
         r = copy_path(u, path);
     atoll_walk_done(&u->walk);
+    empty_table(&u->linked);
+    if (!last && u->budget == 0)
+        u->forgot = true; /* it has not come to all names */
     u->first = false;
     return r < 0 ? r : 0;
 }

@@ -20,7 +20,12 @@ struct atoll_upper_options {
     uint32_t from_base, to_base; /* first ids of the ranges; the same: owners stay as they are */
     bool userxattr;          /* the overlay has user.overlay.* attributes, not trusted.overlay.* */
     const char *const *skip; /* paths below `from` that are left out, NULL-terminated */
+    size_t table_bytes;      /* memory for each of its two tables; 0: ATOLL_UPPER_TABLE */
 };
+
+/* One table has what a pass has copied. The next pass copies again what is not in it. The other has a
+ * name of each file with several names; a source that needs more of it cannot be copied. */
+#define ATOLL_UPPER_TABLE ((size_t)64 << 20)
 
 /* Number of ids in a range. */
 #define ATOLL_UPPER_IDS 65536u
@@ -31,7 +36,7 @@ struct atoll_upper *atoll_upper_new(const struct atoll_upper_options *options);
 /* One pass; `last`: nothing writes to the source. A pass that is not the last one leaves out what changes
  * while it is copied, and ends early if the source seems to have no end.
  * -ENAMETOOLONG: a path is too long. -EOPNOTSUPP: the source refers to layers in a way that a layer
- * cannot have. -errno */
+ * cannot have. -EMLINK: too many files have several names. -errno */
 int atoll_upper_pass(struct atoll_upper *copy, bool last) ATOLL_MUST_CHECK;
 /* Of the last pass: what the copy has below its top. */
 struct atoll_walk_sum atoll_upper_sum(const struct atoll_upper *copy);
