@@ -92,6 +92,7 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     atoll_map_init(&engine->sandboxes);
     atoll_templates_init(engine);
     atoll_list_init(&engine->builds);
+    atoll_list_init(&engine->captures);
     atoll_list_init(&engine->unpacks);
     atoll_list_init(&engine->unpack_queue);
     atoll_map_init(&engine->unpack_files);

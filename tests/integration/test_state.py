@@ -1,7 +1,10 @@
 """Snapshots of sandboxes, forks of them and restores: what is in them, who may use them, what kill -9 leaves."""
 
+import concurrent.futures
 import contextlib
 import json
+import os
+import signal
 import sqlite3
 
 import pytest
@@ -10,7 +13,7 @@ from boxes import Box
 from conftest import running, BUILD
 from daemons import wait_until
 from rest import Rest
-from resting import kill_daemon, leftovers, mortal_daemon
+from resting import kill_daemon, leftovers, mortal_daemon, spawn_pid
 
 NOTE = "/home/user/note"
 
@@ -196,6 +199,56 @@ def test_tenants_and_quota():
         assert refused.status == 429 and "--tenant-snapshots" in refused.json["error"]["message"]
         snapshot(theirs, "mine")
         assert names(admin) == [] and len(admin.get("/api/snapshots", all="true").json["snapshots"]) == 3
+
+
+def refused_while_in_progress(daemon, requests, count):
+    """The answers to the requests, of which `count` are refused while atoll-spawn is stopped and the others
+    are in progress."""
+    spawn = spawn_pid(daemon)
+    with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+        os.kill(spawn, signal.SIGSTOP)
+        try:
+            running_ones = [pool.submit(box.post, verb, {}) for box, verb in requests]
+            wait_until(lambda: sum(one.done() for one in running_ones) >= count, 20,
+                       lambda: [one.result().body for one in running_ones if one.done()])
+            early = [one for one in running_ones if one.done()]
+        finally:
+            os.kill(spawn, signal.SIGCONT)
+        answers = [one.result() for one in running_ones]
+    refused = [one.result() for one in early]
+    assert len(refused) == count and [one.status for one in refused] == [429] * count
+    assert sorted(one.status for one in answers) == [201] * (len(requests) - count) + [429] * count
+    return [one.json["error"]["message"] for one in refused]
+
+
+def test_snapshots_in_progress_count_for_the_quota():
+    with running(BUILD, ATOLL_TENANT_SNAPSHOTS="2") as daemon:
+        rest = Rest(daemon.socket)
+        need_snapshots(rest)
+        boxes = [Box(rest) for _ in range(4)]
+        # A fork does not count as a snapshot.
+        requests = [(box, "snapshots") for box in boxes[:3]] + [(boxes[3], "fork")]
+        [message] = refused_while_in_progress(daemon, requests, 1)
+        assert "--tenant-snapshots" in message
+        assert len(names(rest)) == 2
+
+
+def test_a_tenant_leaves_places_to_others():
+    """At most 8 snapshots and forks of one tenant are in progress."""
+    with running(BUILD) as daemon:
+        admin = Rest(daemon.socket)
+        need_snapshots(admin)
+        keys = [admin.post("/api/keys", {"tenant": name, "scope": "write"}).json["key"]
+                for name in ("acme", "rival")]
+        mine, rival = (Rest(daemon.socket, {"X-API-Key": key}) for key in keys)
+        boxes, theirs = [Box(mine) for _ in range(10)], Box(rival)
+        requests = [(box, ("snapshots", "fork")[i % 2]) for i, box in enumerate(boxes)]
+        messages = refused_while_in_progress(daemon, [*requests, (theirs, "snapshots")], 2)
+        assert all("of tenant acme are being made" in one and "try again" in one for one in messages)
+        assert 'atoll_quota_refused_total{what="captures"} 2' in admin.get("/metrics").body.decode()
+        # The places are free again.
+        snapshot(boxes[0])
+        fork(boxes[1])
 
 
 # Forks.

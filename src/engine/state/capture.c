@@ -16,6 +16,7 @@
  */
 
 struct capture {
+    struct atoll_list node; /* in engine->captures */
     struct atoll_engine *engine;
     char sandbox_id[ATOLL_ID_LEN + 1];
     char owner[65], name[65], tags[ATOLL_TEMPLATE_TAG_MAX + 1], provider[65];
@@ -35,17 +36,40 @@ static bool makes_layers(const struct atoll_sandbox *s)
     return s->provider->ops->caps(s->provider)->snapshot_layers;
 }
 
+size_t atoll_captures_count(struct atoll_engine *engine, const char *tenant, const char *source)
+{
+    size_t n = 0;
+
+    ATOLL_LIST_FOREACH (&engine->captures, node) {
+        const struct capture *c = ATOLL_CONTAINER_OF(node, struct capture, node);
+        n += strcmp(c->owner, tenant) == 0 && (!source || strcmp(c->source, source) == 0);
+    }
+    return n;
+}
+
+static int check_in_progress(const struct atoll_sandbox *s, struct atoll_error *err)
+{
+    if (atoll_captures_count(s->engine, s->spec.tenant, NULL) < ATOLL_CAPTURES_MAX)
+        return 0;
+    atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS("captures"), 1);
+    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                      "%d snapshots and forks of tenant %s are being made, the most there may be; "
+                      "try again",
+                      ATOLL_CAPTURES_MAX, s->spec.tenant);
+}
+
 int atoll_capture_check(struct atoll_sandbox *s, struct atoll_error *err)
 {
     bool rests = s->phase == ATOLL_PHASE_PAUSED || s->phase == ATOLL_PHASE_STOPPED;
     struct atoll_sandbox *running;
+    int r = 0;
 
     if (s->snapping)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
                           "another snapshot of sandbox %s is being made", s->spec.id);
-    if (rests && makes_layers(s))
-        return 0;
-    return atoll_engine_running(s->engine, s->spec.id, &running, err);
+    if (!rests || !makes_layers(s))
+        r = atoll_engine_running(s->engine, s->spec.id, &running, err);
+    return r < 0 ? r : check_in_progress(s, err);
 }
 
 static void capture_free(struct capture *c)
@@ -81,6 +105,7 @@ static void end(struct capture *c, struct atoll_version *v,
     if (facts)
         atoll_metric_observe(ATOLL_METRIC_FROZEN_SECONDS, ATOLL_LABELS(provider),
                              (double)facts->frozen_us / 1e6);
+    atoll_list_remove(&c->node);
     if (s)
         release_sandbox(s);
     c->done(c->arg, error ? NULL : v, facts ? facts : &unknown, error);
@@ -202,6 +227,7 @@ static struct capture *capture_new(struct atoll_sandbox *s,
                           .limits = s->spec.limits,
                           .began_us = atoll_clock_us()};
     c->parent->pins++;
+    atoll_list_push_back(&s->engine->captures, &c->node);
     memcpy(c->sandbox_id, s->spec.id, sizeof(c->sandbox_id));
     memcpy(c->owner, s->spec.tenant, sizeof(c->owner));
     (void)snprintf(c->name, sizeof(c->name), "%s", request->name);

@@ -14,7 +14,12 @@ struct atoll_capture_request {
 typedef void atoll_capture_fn(void *arg, struct atoll_version *version,
                               const struct atoll_snapshot_facts *facts,
                               const struct atoll_error *error);
-/* Whether the sandbox is in a state of which a version can be made. */
+/* Captures in progress of one tenant: one tenant cannot take all places of a provider. */
+#define ATOLL_CAPTURES_MAX 8
+/* Whether a version can be made of the sandbox now. FAILED_PRECONDITION: it is in another state.
+ * RESOURCE_EXHAUSTED: its tenant has ATOLL_CAPTURES_MAX captures in progress. */
 int atoll_capture_check(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Captures in progress of a tenant. source: NULL for any. */
+size_t atoll_captures_count(struct atoll_engine *engine, const char *tenant, const char *source);
 void atoll_capture(struct atoll_sandbox *sandbox, const struct atoll_capture_request *request,
                    atoll_capture_fn *done, void *arg);

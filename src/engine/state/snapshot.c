@@ -27,10 +27,11 @@ static bool is_snapshot(const struct atoll_version *v)
     return strcmp(v->source, ATOLL_SOURCE_SNAPSHOT) == 0;
 }
 
+/* Those that are being made included. */
 static size_t count_of(struct atoll_engine *engine, const char *tenant)
 {
+    size_t pos = 0, n = atoll_captures_count(engine, tenant, ATOLL_SOURCE_SNAPSHOT);
     const struct atoll_version *v;
-    size_t pos = 0, n = 0;
 
     while ((v = atoll_map_next(&engine->template_tables.versions, &pos)) != NULL)
         n += is_snapshot(v) && strcmp(v->tmpl->owner, tenant) == 0;

@@ -22,7 +22,7 @@ typedef void atoll_snapshot_fn(void *arg, const struct atoll_template_view *view
                                const struct atoll_error *error);
 /* Of a running sandbox; where the provider makes layers, also of a paused or a stopped one. name: NAME
  * or NAME:TAG, which then means the snapshot; NULL: a new name. RESOURCE_EXHAUSTED: the tenant has too
- * many snapshots, the stack has too many layers, or the disk is full. */
+ * many snapshots, or too many are being made, the stack has too many layers, or the disk is full. */
 void atoll_engine_snapshot(struct atoll_engine *engine, const char *sandbox_id, const char *name,
                            atoll_snapshot_fn *done, void *arg);
 /* Calls fn for each snapshot, newest first. tenant, sandbox_id: NULL for any. */
