@@ -4,10 +4,8 @@
  */
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include "live_boxes.h"
 #include "provider/disk_image.h"
-#include "spawn/snapshot_work.h"
 #include "spawn/upper.h"
 
 #define SNAP "snap"
@@ -655,122 +653,6 @@ static void copying_without_root(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* --- memory of the copying --- */
-
-#define FILES 40
-#define SMALL_TABLE 4096 /* bytes: less than FILES entries */
-
-struct copying {
-    char from[32], to[32];
-    int from_fd, to_fd;
-    struct atoll_upper *u;
-};
-
-static void copying_open(struct copying *c, size_t table_bytes)
-{
-    (void)strcpy(c->from, "/tmp/atoll-from-XXXXXX");
-    (void)strcpy(c->to, "/tmp/atoll-to-XXXXXX");
-    assert_non_null(mkdtemp(c->from));
-    assert_non_null(mkdtemp(c->to));
-    c->from_fd = open(c->from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    c->to_fd = open(c->to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    c->u = atoll_upper_new(&(struct atoll_upper_options){
-        .from = c->from_fd, .to = c->to_fd, .userxattr = true, .table_bytes = table_bytes});
-}
-
-static void copying_close(struct copying *c)
-{
-    (void)atoll_upper_free(c->u);
-    (void)close(c->from_fd);
-    (void)close(c->to_fd);
-    assert_int_equal(atoll_tree_remove(AT_FDCWD, c->from), 0);
-    assert_int_equal(atoll_tree_remove(AT_FDCWD, c->to), 0);
-}
-
-/* How many entries the second of two passes copies again. The walk comes to `one` first and to
- * d/e/two, another name of the same file, last. */
-static uint64_t copied_again(size_t table_bytes)
-{
-    struct copying c;
-    char name[16];
-    uint64_t again;
-
-    copying_open(&c, table_bytes);
-    assert_int_equal(mkdirat(c.from_fd, "d", 0700), 0);
-    assert_int_equal(mkdirat(c.from_fd, "d/e", 0700), 0);
-    for (int i = 0; i < FILES; i++) {
-        (void)snprintf(name, sizeof(name), "d/f%02d", i);
-        write_text(c.from_fd, name, "text");
-    }
-    write_text(c.from_fd, "one", "text");
-    assert_int_equal(linkat(c.from_fd, "one", c.from_fd, "d/e/two", 0), 0);
-    (void)usleep(20000); /* the times are over */
-    assert_int_equal(atoll_upper_pass(c.u, false), 0);
-    assert_int_equal(atoll_upper_pass(c.u, true), 0);
-    again = atoll_upper_again(c.u);
-    assert_int_equal(atoll_upper_sum(c.u).files, FILES + 4);
-    assert_true(inode_of(c.to_fd, "one") && inode_of(c.to_fd, "d/f00"));
-    assert_int_equal(inode_of(c.to_fd, "one"), inode_of(c.to_fd, "d/e/two"));
-    copying_close(&c);
-    return again;
-}
-
-static void what_is_forgotten_is_copied_again(void **state ATOLL_UNUSED)
-{
-    uint64_t again = copied_again(SMALL_TABLE);
-
-    assert_true(again > 5 && again < FILES);
-    assert_int_equal(copied_again(0), 0); /* the control */
-}
-
-static int pass_over_links(size_t table_bytes, bool last)
-{
-    struct copying c;
-    char name[16], other[16];
-    int r;
-
-    copying_open(&c, table_bytes);
-    for (int i = 0; i < FILES; i++) {
-        (void)snprintf(name, sizeof(name), "f%02d", i);
-        (void)snprintf(other, sizeof(other), "l%02d", i);
-        write_text(c.from_fd, name, "text");
-        assert_int_equal(linkat(c.from_fd, name, c.from_fd, other, 0), 0);
-    }
-    r = atoll_upper_pass(c.u, last);
-    copying_close(&c);
-    return r;
-}
-
-static void memory_for_links_is_bounded(void **state ATOLL_UNUSED)
-{
-    assert_int_equal(pass_over_links(SMALL_TABLE, false), -EMLINK);
-    assert_int_equal(pass_over_links(SMALL_TABLE, true), -EMLINK);
-    assert_int_equal(pass_over_links(0, true), 0); /* the control */
-}
-
-/* In a process of its own: the limit stays. The copy fails at its beginning, after the limit is set. */
-static void the_worker_has_a_limit_of_memory(void **state ATOLL_UNUSED)
-{
-    const struct atoll_spawn_host host = {.sandboxes_fd = ATOLL_NO_FD};
-    const struct atoll_snapshot_work work = {.host = &host, .id = "x"};
-    struct rlimit limit;
-    int status;
-    pid_t pid;
-
-    if (ATOLL_IS_SANITIZED)
-        skip();
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        if (atoll_snapshot_do(&work) != -EBADF || getrlimit(RLIMIT_AS, &limit) < 0)
-            _exit(2);
-        _exit(limit.rlim_cur > (rlim_t)1 << 30 || limit.rlim_max > (rlim_t)1 << 30);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
 static int setup_as_root(void **state)
 {
     return geteuid() == 0 && access(BUSYBOX, X_OK) == 0 ? setup(state) : 0;
@@ -793,9 +675,6 @@ int main(void)
         cmocka_unit_test(deep_trees),
         cmocka_unit_test(too_many_hard_links),
         cmocka_unit_test(copying_without_root),
-        cmocka_unit_test(what_is_forgotten_is_copied_again),
-        cmocka_unit_test(memory_for_links_is_bounded),
-        cmocka_unit_test(the_worker_has_a_limit_of_memory),
     };
     return cmocka_run_group_tests(tests, setup_as_root, teardown);
 }
