@@ -157,6 +157,15 @@ def restore(walk, client, made):
 
 
 @errand()
+def volume(walk, client, _):
+    made = client.create(volumes=[{"name": "kept", "path": "/data"}])
+    client.run(made, "true")
+    client.delete(f"/api/sandboxes/{made}")
+    assert "kept" in [one["name"] for one in client.get("/api/volumes")["volumes"]]
+    client.call("DELETE", "/api/volumes/kept", want=(204, 404))
+
+
+@errand()
 def persistent(walk, client, _):
     made = client.create(persistent=True, env={"SECRET": "kept"})
     client.run(made, "echo mine > file")
@@ -236,6 +245,7 @@ def build(walk, client, _):
     ended = client.get(path)
     if ended["state"] != "ready":
         raise Refused(path, 500, json.dumps(ended).encode())
+    client.get("/api/templates/built/sbom")
     client.delete("/api/templates/built")
 
 

@@ -43,8 +43,9 @@ ELSEWHERE = {
     **{f"provider.fake.{op}": "it cannot do that"
        for op in ("pause", "resume", "stop", "set_limits", "stats", "keep_layer", "drop_layer",
                   "snapshot_layer", "sockets")},
-    **{f"provider.{name}.{op}": "it has neither images nor volumes" for name in ("native", "fake")
-       for op in ("build", "snapshot", "drop_image", "list_volumes", "drop_volume")},
+    **{f"provider.{name}.{op}": "it has no images of its own" for name in ("native", "fake")
+       for op in ("build", "snapshot", "drop_image")},
+    **{f"provider.fake.{op}": "it has no volumes" for op in ("list_volumes", "drop_volume")},
 }
 
 

@@ -18,7 +18,7 @@ class Box:
 
     def __init__(self, daemon, name):
         self.rest = Rest(daemon.socket)
-        self.base = f"/daytona/toolbox/{name}"
+        self.id, self.base = name, f"/daytona/toolbox/{name}"
 
     def call(self, method, path, body=None, headers=None, /, **query):
         return self.rest.call(method, self.base + path, body, headers, **query)
@@ -124,6 +124,16 @@ def test_a_session_keeps_its_state(box):
     assert [c["exitCode"] for c in commands] == [0, 1]
     assert commands[1] == {"id": result["cmdId"], "command": "pwd; echo $A; f; false", "exitCode": 1}
     assert refused(box.call("POST", "/process/session", {"sessionId": "s"}), 409, "CONFLICT")
+
+
+def test_a_command_that_only_looks_like_one_of_a_session(box):
+    """Arguments of commands are the client's: they may be fewer than those of the daemon's own."""
+    session = box.session("s")
+    shell = next(e for e in box.rest.get(f"/api/sandboxes/{box.id}/execs").json["execs"] if "s" in e["cmd"])
+    fake = box.rest.post(f"/api/sandboxes/{box.id}/execs", {
+        "cmd": ["sh", "-c", "sleep 99", "daytona-command", shell["exec_id"]]}).json["exec_id"]
+    assert refused(box.call("POST", f"/process/session/s/command/{fake}/input", {"data": "x"}), 404, "PROCESS_NOT_FOUND")
+    assert box.say(session, "echo here")["stdout"] == "here\n"
 
 
 def test_syntax_errors_quotes_and_open_lines_do_not_break_a_session(box):

@@ -1,5 +1,6 @@
 """Tools for agents, by REST and by MCP: one implementation with two vocabularies."""
 
+import concurrent.futures
 import json
 
 import pytest
@@ -130,6 +131,8 @@ def test_paths_are_mapped(rest, box):
     ("Bash", {"command": "x", "env": {"A": 1}}, "env must be an object of strings"),
     ("Bash", {"command": "x", "extra": 1}, "there is no argument extra"),
     ("MultiEdit", {"file_path": "x", "edits": []}, "edits must be"),
+    ("MultiEdit", {"file_path": "x", "edits": 101 * [{"old_string": "a", "new_string": "b"}]}, "edits must be"),
+    ("LS", {"path": "/", "ignore": 101 * ["a"]}, "ignore must be"),
     ("MultiEdit", {"file_path": "x", "edits": [{"old_string": "a"}]}, "edits must be"),
     ("Edit", {"file_path": "x", "old_string": "", "new_string": ""}, ""),
     ("Grep", {"pattern": "x", "output_mode": "all"}, "output_mode must be"),
@@ -214,6 +217,15 @@ def test_a_session_has_its_own_sandbox(rest, mcp):
     assert mcp.ask("resources/read", uri=uri)["result"]["contents"][0]["text"] == "kept"
     assert rest.call("DELETE", "/mcp", None, {"Mcp-Session-Id": mcp.session}).status == 204
     assert rest.get(f"/api/sandboxes/{box['id']}?ended=false").status == 404
+
+
+def test_first_calls_side_by_side(mcp):
+    """They share the sandbox that the first one makes."""
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        ran = list(pool.map(lambda _: mcp.post({
+            "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": {"name": "run_command", "arguments": {"command": "hostname"}}}).json["result"], range(6)))
+    assert len({r["content"][0]["text"] for r in ran}) == 1 and not any(r["isError"] for r in ran), ran
 
 
 def test_other_sandboxes_by_name(mcp):

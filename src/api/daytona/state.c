@@ -113,7 +113,9 @@ static bool look_at(struct atoll_daytona *daytona, const struct atoll_sandbox *s
     if (!over && stands && archived > 0 && !atoll_daytona_fact_flag(facts, "archived") &&
         is_over(v.paused_unix_ms, archived, now))
         archive(daytona, &v);
-    over = over && atoll_daytona_made_here(facts) && v.state != ATOLL_SANDBOX_STOPPING;
+    /* The engine itself tries again to remove what could not be removed. */
+    over = over && atoll_daytona_made_here(facts) && v.state != ATOLL_SANDBOX_STOPPING &&
+           !(v.state == ATOLL_SANDBOX_FAILED && atoll_daytona_fact_flag(facts, "destroyed"));
     json_decref(facts);
     return over;
 }
@@ -125,14 +127,21 @@ static void sweep(void *arg)
     struct atoll_sandbox_view view;
     struct atoll_sandbox *sandbox;
     int64_t now = atoll_clock_unix_ms();
+    char id[ATOLL_ID_LEN + 1] = "";
+    bool soon;
 
     for (size_t pos = 0; (sandbox = atoll_engine_next(engine, &pos));)
         if (look_at(daytona, sandbox, now)) {
             atoll_sandbox_get(sandbox, &view);
-            atoll_engine_destroy(engine, view.id, "its auto-delete interval", forgotten, NULL);
+            (void)snprintf(id, sizeof(id), "%s", view.id);
+            atoll_engine_destroy(engine, id, "its auto-delete interval", forgotten, NULL);
             break; /* the order of the others may have changed: continue with the next sweep */
         }
-    atoll_timer_set(&daytona->sweep, daytona->api->config.loop, sandbox ? 1 : SWEEP_MS, sweep,
+    /* Soon, if that one is on its way out. */
+    if (sandbox && (sandbox = atoll_engine_find(engine, id)))
+        atoll_sandbox_get(sandbox, &view);
+    soon = *id && (!sandbox || view.state == ATOLL_SANDBOX_STOPPING);
+    atoll_timer_set(&daytona->sweep, daytona->api->config.loop, soon ? 1 : SWEEP_MS, sweep,
                     daytona);
 }
 

@@ -60,12 +60,14 @@ struct download {
     bool waiting; /* for the sandbox */
     struct atoll_buf head;
     struct atoll_file_pump pump;
+    struct atoll_timer turn; /* continues after a file that cannot be opened */
 };
 
 static void next_file(struct download *d);
 
 static void download_free(struct download *d)
 {
+    atoll_timer_cancel(&d->turn);
     atoll_file_pump_close(&d->pump);
     atoll_buf_done(&d->head);
     atoll_body_done(&d->body);
@@ -236,6 +238,11 @@ static void bulk_whole(void *arg, const struct atoll_file_part *part)
         atoll_file_pump_start(&d->pump, d->call, part, sent, d);
 }
 
+static void next_turn(void *arg)
+{
+    next_file(arg);
+}
+
 static void bulk_opened(void *arg, struct atoll_tenant_file *file, uint64_t size_bytes,
                         const struct atoll_error *error)
 {
@@ -255,8 +262,9 @@ static void bulk_opened(void *arg, struct atoll_tenant_file *file, uint64_t size
     r = add_error(d, d->paths[d->next - 1], error);
     if (r == 0)
         r = send_head(d);
+    /* Not at once: a file that is refused before this returns would be one more call on the stack. */
     if (check(d, r) == 0)
-        next_file(d);
+        atoll_timer_set(&d->turn, atoll_http_loop(d->call->req), 0, next_turn, d);
 }
 
 static void next_file(struct download *d)

@@ -83,6 +83,17 @@ static void time_is_up(void *arg)
     wait_over(arg, NULL);
 }
 
+static void fail(struct waiting *w, int errnum)
+{
+    struct atoll_api_call *call = w->call;
+    struct atoll_error error;
+
+    call->on_gone = NULL;
+    waiting_free(w);
+    (void)atoll_fail_errno(&error, errnum, "wait for the process");
+    atoll_api_fail(call, &error);
+}
+
 static void look_for_end(void *arg)
 {
     struct waiting *w = arg;
@@ -93,6 +104,8 @@ static void look_for_end(void *arg)
         ;
     if (r > 0)
         wait_over(w, item.result);
+    else if (r < 0)
+        fail(w, -r);
 }
 
 static void wait_for(struct atoll_api_call *call, struct atoll_exec *exec, uint64_t ms,

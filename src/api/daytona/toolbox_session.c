@@ -9,6 +9,7 @@
 #include <string.h>
 #include "api/daytona/toolbox_internal.h"
 #include "api/kit/exec_kill.h"
+#include "base/map.h"
 
 #define SESSION_ID 4 /* index in the arguments of the shell */
 #define DELETED_KIND "daytona-deleted"
@@ -62,23 +63,64 @@ bool atoll_toolbox_is_buried(struct atoll_sandbox *sandbox, const char *exec_id)
     return false;
 }
 
+/* The shells of sessions that were deleted, by exec id; the keys are borrowed. */
+static void gather_buried(struct atoll_sandbox *sandbox, struct atoll_map *ret)
+{
+    struct atoll_exec_view view;
+    struct atoll_exec *exec;
+
+    atoll_map_init(ret);
+    for (size_t pos = 0; (exec = atoll_sandbox_next_exec(sandbox, &pos));) {
+        atoll_exec_get(exec, &view);
+        if (atoll_toolbox_is_kind(&view, DELETED_KIND) &&
+            atoll_map_put(ret, view.argv[ATOLL_RELAY_SHELL], exec) == -ENOMEM)
+            abort(); /* small objects: the daemon is crash-only */
+    }
+}
+
+/* Calls `each` for every session that was not deleted, in no order; several can have the same id. */
+static void each_session(struct atoll_sandbox *sandbox,
+                         void (*each)(void *arg, struct atoll_exec *exec,
+                                      const struct atoll_exec_view *view),
+                         void *arg)
+{
+    struct atoll_exec_view view;
+    struct atoll_map buried;
+    struct atoll_exec *exec;
+
+    gather_buried(sandbox, &buried);
+    for (size_t pos = 0; (exec = atoll_sandbox_next_exec(sandbox, &pos));) {
+        atoll_exec_get(exec, &view);
+        if (is_session(&view) && !(view.result && atoll_map_get(&buried, view.id)))
+            each(arg, exec, &view);
+    }
+    atoll_map_done(&buried);
+}
+
+struct sought {
+    const char *id;
+    struct atoll_toolbox_session *ret;
+};
+
+static void take_newest(void *arg, struct atoll_exec *exec, const struct atoll_exec_view *view)
+{
+    const struct sought *s = arg;
+
+    if (strcmp(view->argv[SESSION_ID], s->id) != 0 ||
+        (s->ret->shell && view->started_unix_ms < s->ret->view.started_unix_ms))
+        return;
+    s->ret->shell = exec;
+    s->ret->view = *view;
+}
+
 static bool find(const struct atoll_api_call *call, const char *id,
                  struct atoll_toolbox_session *ret)
 {
     struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
-    struct atoll_exec_view view;
-    struct atoll_exec *exec;
 
     *ret = (struct atoll_toolbox_session){0};
-    for (size_t pos = 0; sandbox && (exec = atoll_sandbox_next_exec(sandbox, &pos));) {
-        atoll_exec_get(exec, &view);
-        if (!is_session(&view) || strcmp(view.argv[SESSION_ID], id) != 0 ||
-            (ret->shell && view.started_unix_ms < ret->view.started_unix_ms) ||
-            (view.result && atoll_toolbox_is_buried(sandbox, view.id)))
-            continue;
-        ret->shell = exec;
-        ret->view = view;
-    }
+    if (sandbox)
+        each_session(sandbox, take_newest, &(struct sought){id, ret});
     return ret->shell != NULL;
 }
 
@@ -90,9 +132,11 @@ bool atoll_toolbox_session_find(struct atoll_api_call *call, struct atoll_toolbo
     return false;
 }
 
+/* A client can start a command with such arguments itself, so that none of them is sure to be there. */
 static bool is_command_of(const struct atoll_exec_view *view, const char *shell_id)
 {
     return atoll_toolbox_is_kind(view, ATOLL_TOOLBOX_COMMAND_KIND) &&
+           view->argv[ATOLL_RELAY_ECHO] && view->argv[ATOLL_RELAY_TEXT] &&
            strcmp(view->argv[ATOLL_RELAY_SHELL], shell_id) == 0;
 }
 
@@ -221,23 +265,43 @@ static void write_session(struct atoll_json_out *out, struct atoll_sandbox *sand
     free(views);
 }
 
+/* Keeps the newest session of each id. */
+static void keep_newest(void *arg, struct atoll_exec *exec, const struct atoll_exec_view *view)
+{
+    struct atoll_map *newest = arg;
+    struct atoll_exec *other = atoll_map_get(newest, view->argv[SESSION_ID]);
+    struct atoll_exec_view older;
+
+    if (other) {
+        atoll_exec_get(other, &older);
+        if (view->started_unix_ms < older.started_unix_ms)
+            return;
+        (void)atoll_map_remove(newest, view->argv[SESSION_ID]);
+    }
+    if (atoll_map_put(newest, view->argv[SESSION_ID], exec) < 0)
+        abort(); /* small objects: the daemon is crash-only */
+}
+
 void atoll_daytona_session_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                 size_t n ATOLL_UNUSED)
 {
     struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
     const struct atoll_exec *exec;
-    struct atoll_toolbox_session newest;
     struct atoll_exec_view view;
+    struct atoll_map newest;
     struct atoll_buf buf;
     struct atoll_json_out out;
 
+    atoll_map_init(&newest);
+    if (sandbox)
+        each_session(sandbox, keep_newest, &newest);
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '[');
-    for (size_t pos = 0; sandbox && (exec = atoll_sandbox_next_exec(sandbox, &pos));) {
+    for (size_t pos = 0; (exec = atoll_map_next(&newest, &pos));) {
         atoll_exec_get(exec, &view);
-        if (is_session(&view) && find(call, view.argv[SESSION_ID], &newest) && newest.shell == exec)
-            write_session(&out, sandbox, &view);
+        write_session(&out, sandbox, &view);
     }
+    atoll_map_done(&newest);
     atoll_json_close(&out, ']');
     atoll_api_reply(call, 200, &out);
 }

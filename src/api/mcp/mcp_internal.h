@@ -43,6 +43,7 @@ struct atoll_mcp_request {
     const struct atoll_tool *tool;
     json_t *args; /* owned */
     struct atoll_timer beat;
+    struct atoll_timer again; /* while the session's sandbox is being made for another request */
     uint64_t beats;
     int64_t started_ms;
     void *state; /* the facade's */

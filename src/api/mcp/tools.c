@@ -7,6 +7,7 @@
 #include "base/clock.h"
 
 #define BEAT_MS 3000 /* between two notes of progress */
+#define AGAIN_MS 20  /* between two looks at a sandbox that is being made */
 #define IDLE_S 3600  /* a session's own sandbox ends when it was not used for so long */
 
 /* The list. */
@@ -74,6 +75,7 @@ static void begin_stream(struct atoll_mcp_request *req)
 static void forget(struct atoll_mcp_request *req)
 {
     atoll_timer_cancel(&req->beat);
+    atoll_timer_cancel(&req->again);
     atoll_list_remove(&req->node);
     atoll_list_init(&req->node);
     req->tool_call = NULL;
@@ -161,14 +163,35 @@ static void resumed(void *arg, const struct atoll_error *error)
     sandbox_made(req, sandbox, error);
 }
 
-/* Resumes a sandbox that is paused or stopped. */
+static void use(struct atoll_mcp_request *req, struct atoll_sandbox *sandbox);
+
+static void look_again(void *arg)
+{
+    struct atoll_mcp_request *req = arg;
+    const char *id = json_string_value(json_object_get(req->args, "sandbox"));
+    struct atoll_sandbox *sandbox = atoll_engine_find(req->call->engine, id);
+    struct atoll_error error;
+
+    if (!req->call->req) {
+        give_up(req, "the client went away");
+    } else if (sandbox) {
+        use(req, sandbox);
+    } else {
+        (void)atoll_fail(&error, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %s could not be made", id);
+        done(req, NULL, &error);
+    }
+}
+
+/* Waits for a sandbox that is being made, resumes one that is paused, starts one that is stopped. */
 static void use(struct atoll_mcp_request *req, struct atoll_sandbox *sandbox)
 {
     struct atoll_sandbox_view view;
 
     atoll_sandbox_get(sandbox, &view);
     (void)json_object_set_new(req->args, "sandbox", json_string(view.id));
-    if (view.state == ATOLL_SANDBOX_PAUSED || view.state == ATOLL_SANDBOX_STOPPED)
+    if (view.state == ATOLL_SANDBOX_CREATING)
+        atoll_timer_set(&req->again, req->call->api->config.loop, AGAIN_MS, look_again, req);
+    else if (view.state == ATOLL_SANDBOX_PAUSED || view.state == ATOLL_SANDBOX_STOPPED)
         atoll_engine_resume(req->call->engine, view.id, resumed, req);
     else
         sandbox_made(req, sandbox, NULL);

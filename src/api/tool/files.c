@@ -7,7 +7,8 @@
 /*
  * Reading, writing and editing files.
  */
-#define FILE_MAX ((size_t)16 * 1024 * 1024) /* the largest file that can be read or edited */
+#define FILE_MAX ((size_t)16 * 1024 * 1024)  /* the largest file that can be read */
+#define EDITED_MAX ((size_t)4 * 1024 * 1024) /* the largest that can be edited */
 #define LINES 2000
 #define LINE_MAX 2000 /* bytes of a line that are shown */
 #define SHOWN_MAX ((size_t)512 * 1024)
@@ -50,7 +51,7 @@ static void was_read(void *arg, const uint8_t *bytes, size_t n, uint32_t mode AT
                      const struct atoll_error *error)
 {
     struct atoll_tool_call *call = arg;
-    const char *p = (const char *)bytes, *end = p + n, *next;
+    const char *p = n > 0 ? (const char *)bytes : "", *end = p + n, *next;
     uint64_t first = ATOLL_MAX(atoll_tool_whole(call, "offset", 1), UINT64_C(1));
     uint64_t limit = atoll_tool_whole(call, "limit", LINES), number = 0, shown = 0;
     struct atoll_buf text;
@@ -198,6 +199,6 @@ void atoll_tool_run_edit(struct atoll_tool_call *call)
         return;
     }
     e->call = call;
-    atoll_buf_init(&e->text, FILE_MAX);
-    atoll_file_read_whole(call->engine, call->sandbox_id, e->path, FILE_MAX, edit_text, e);
+    atoll_buf_init(&e->text, EDITED_MAX);
+    atoll_file_read_whole(call->engine, call->sandbox_id, e->path, EDITED_MAX, edit_text, e);
 }

@@ -176,7 +176,8 @@ struct grep {
 static void show_lines(const struct atoll_tool_call *call, const struct atoll_buf *output,
                        struct atoll_buf *text)
 {
-    const char *p = (const char *)atoll_buf_head(output), *end = p + atoll_buf_size(output), *next;
+    size_t size = atoll_buf_size(output);
+    const char *p = size > 0 ? (const char *)atoll_buf_head(output) : "", *end = p + size, *next;
     uint64_t left = atoll_tool_whole(call, "head_limit", UINT64_MAX);
     char line[ATOLL_TOOL_PATH_MAX];
 

@@ -15,6 +15,7 @@
         name, mcp, ATOLL_TOOL_##type, false, max, about \
     }
 #define MILLISECONDS_MAX 86400000
+#define LIST_MAX 100 /* elements of an array: each costs time of the loop */
 
 static const struct atoll_tool_arg bash_args[] = {
     TEXT("command", NULL,
@@ -239,7 +240,7 @@ static bool are_texts(const json_t *values)
     for (size_t i = 0; i < json_array_size(values); i++)
         if (!json_is_string(json_array_get(values, i)))
             return false;
-    return json_is_array(values);
+    return json_is_array(values) && json_array_size(values) <= LIST_MAX;
 }
 
 static bool are_variables(const json_t *values)
@@ -270,7 +271,7 @@ static bool are_edits(const json_t *values)
     for (size_t i = 0; i < json_array_size(values); i++)
         if (!is_edit(json_array_get(values, i)))
             return false;
-    return json_array_size(values) > 0;
+    return json_array_size(values) > 0 && json_array_size(values) <= LIST_MAX;
 }
 
 static bool is_whole(const json_t *value, uint64_t max)
@@ -292,11 +293,12 @@ static const char *fault_of(const struct atoll_tool_arg *arg, const json_t *valu
     case ATOLL_TOOL_FLAG:
         return json_is_boolean(value) ? NULL : "true or false";
     case ATOLL_TOOL_TEXTS:
-        return are_texts(value) ? NULL : "an array of strings";
+        return are_texts(value) ? NULL : "an array of at most 100 strings";
     case ATOLL_TOOL_ENV:
         return are_variables(value) ? NULL : "an object of strings";
     case ATOLL_TOOL_EDITS:
-        return are_edits(value) ? NULL : "an array of {old_string, new_string, replace_all}";
+        return are_edits(value) ? NULL
+                                : "an array of 1 to 100 {old_string, new_string, replace_all}";
     }
     return NULL;
 }

@@ -116,7 +116,9 @@ static void on_said(void *arg)
     struct trial *t = arg;
     struct atoll_reader_item item;
 
-    while (t->reader && atoll_reader_next(t->reader, &item) > 0) {
+    int r = 0;
+
+    while (t->reader && (r = atoll_reader_next(t->reader, &item)) > 0) {
         if (item.kind == ATOLL_READ_DATA && item.stream == ATOLL_STREAM_STDOUT) {
             size_t n = ATOLL_MIN((size_t)item.length, sizeof(t->said) - 1 - t->said_len);
             memcpy(t->said + t->said_len, item.data, n);
@@ -127,6 +129,10 @@ static void on_said(void *arg)
             t->told(t, true);
             return;
         }
+    }
+    if (r < 0) {
+        t->reader = atoll_reader_close(t->reader);
+        t->told(t, false);
     }
 }
 

@@ -257,8 +257,10 @@ static void on_output(void *arg)
 {
     struct listing *l = arg;
     struct atoll_reader_item item;
+    struct atoll_error err;
+    int r = 0;
 
-    while (!l->images->stopping && atoll_reader_next(l->reader, &item) > 0) {
+    while (!l->images->stopping && (r = atoll_reader_next(l->reader, &item)) > 0) {
         if (item.kind == ATOLL_READ_DATA) {
             keep_output(l, &item);
         } else if (item.kind == ATOLL_READ_END) {
@@ -266,6 +268,10 @@ static void on_output(void *arg)
             on_ended(l, &result);
             return;
         }
+    }
+    if (!l->images->stopping && r < 0) {
+        (void)atoll_fail_errno(&err, -r, "read the list of packages");
+        finish(l, &err);
     }
 }
 
