@@ -122,6 +122,19 @@ static uint64_t bytes_per_second(const struct atoll_network_policy *policy)
     return (uint64_t)policy->mbps * 1000000 / 8;
 }
 
+static bool is_same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static bool has_same_proxy(const struct atoll_network_policy *a,
+                           const struct atoll_network_policy *b)
+{
+    return is_same_text(a->proxy_address, b->proxy_address) &&
+           is_same_text(a->proxy_user, b->proxy_user) &&
+           is_same_text(a->proxy_password, b->proxy_password);
+}
+
 static void store_policy(struct atoll_box *box, struct atoll_network_policy *policy,
                          struct atoll_network_bound *bound)
 {
@@ -131,6 +144,8 @@ static void store_policy(struct atoll_box *box, struct atoll_network_policy *pol
         atoll_bucket_init(&box->up, rate, atoll_clock_us());
         atoll_bucket_init(&box->down, rate, atoll_clock_us());
     }
+    if (box->policy && !has_same_proxy(box->policy, policy))
+        box->proxies++;
     (void)atoll_network_policy_free(box->policy);
     (void)atoll_network_bound_free(box->bound);
     box->policy = policy;

@@ -65,8 +65,9 @@ struct atoll_box {
     uint32_t place;                                           /* in egress->places; 0: none */
     struct atoll_network_policy *policy;                      /* never NULL */
     struct atoll_network_bound *bound;                        /* never NULL */
-    struct atoll_names *names;                                /* what DNS told the sandbox */
-    struct atoll_dns *dns;                                    /* the UDP socket */
+    uint64_t proxies;          /* how often the proxy of the policy has changed */
+    struct atoll_names *names; /* what DNS told the sandbox */
+    struct atoll_dns *dns;     /* the UDP socket */
     struct atoll_em_stats stats;
     struct atoll_bucket up, down; /* policy->mbps; up: from the sandbox */
     uint64_t numbers;             /* given to connections and DNS questions */

@@ -8,6 +8,7 @@ struct binding {
     struct atoll_box *box;
     struct in6_addr address;
     bool has_address;
+    bool proxied;     /* a connection was dialled through a proxy of the tenant; never reset */
     const char *name; /* of the interception */
 };
 
@@ -60,6 +61,7 @@ static void *dial(void *arg, const char *host, uint16_t port, void (*done)(void 
     c->done = done;
     c->ctx = ctx;
     request.arg = c;
+    b->proxied = b->proxied || b->box->policy->proxy_address;
     c->dial = atoll_dial_start(&request);
     if (!c->dial) {
         free(c);
@@ -85,16 +87,25 @@ static void cancel(void *arg, void *handle)
     free(c);
 }
 
-/* What a tenant's proxy answers is not shared with others. */
+/* What a tenant's proxy answers is not shared with others. The policy may lose its proxy while connections
+ * through it are open, so an interception that has used one stays without the cache. */
 static struct atoll_egress_cache *cache(void *arg, const char **ret_tenant)
 {
     const struct binding *b = arg;
 
     *ret_tenant = b->box->tenant;
-    return b->has_address && !b->box->policy->proxy_address ? b->box->egress->cache : NULL;
+    return b->has_address && !b->proxied && !b->box->policy->proxy_address ? b->box->egress->cache
+                                                                           : NULL;
 }
 
-static const struct atoll_intercept_hooks hooks = {transform, secret, dial, cancel, release, cache};
+static uint64_t route(void *arg)
+{
+    const struct binding *b = arg;
+    return b->box->proxies;
+}
+
+static const struct atoll_intercept_hooks hooks = {transform, secret, dial, cancel,
+                                                   release,   cache,  route};
 
 struct atoll_intercept *atoll_intercept_start(const struct atoll_intercept_config *config,
                                               int *ret_fd)

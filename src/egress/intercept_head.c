@@ -267,6 +267,39 @@ static int put_rule_fields(struct atoll_exchange *x, const struct atoll_network_
     return r;
 }
 
+/* Headers of a request whose answer may be kept: they say what the client understands. */
+static const char *const plain[] = {"accept", "accept-encoding", "accept-language", "user-agent"};
+
+static bool is_plain(const char *name)
+{
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(plain); i++)
+        if (strcasecmp(name, plain[i]) == 0)
+            return true;
+    return false;
+}
+
+void atoll_exchange_make_plain(struct atoll_exchange *x)
+{
+    const struct atoll_intercept *i = x->intercept;
+    struct atoll_buf fields;
+    const char *name, *value;
+    int r;
+
+    atoll_buf_init(&fields, FIELDS_MAX);
+    atoll_buf_clear(&x->authority);
+    r = i->port == (i->tls ? 443 : 80)
+            ? atoll_buf_appends(&x->authority, i->name)
+            : atoll_buf_appendf(&x->authority, "%s:%u", i->name, i->port);
+    for (size_t at = 0; r == 0 && atoll_intercept_next_field(&x->fields, &at, &name, &value);)
+        if (is_plain(name))
+            r = put_field(&fields, name, value);
+    if (r < 0)
+        abort(); /* not larger than before: out of memory, and the worker is crash-only */
+    atoll_buf_done(&x->fields);
+    x->fields = fields;
+    x->wants_trailers = false;
+}
+
 int atoll_exchange_prepare(struct atoll_exchange *x, const struct atoll_network_transform *t,
                            struct atoll_error *err)
 {

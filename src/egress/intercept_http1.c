@@ -221,13 +221,13 @@ static void resume(struct atoll_exchange *x)
     atoll_stream_resume(x->up->stream);
 }
 
-/* A connection is used again if both messages are complete. */
+/* A connection is used again if both messages are complete; one that was made for a download is not. */
 static void leave(struct atoll_exchange *x, bool complete)
 {
     struct atoll_upstream *up = x->up;
 
     up->busy = NULL;
-    if (!complete || !up->stream || !up->answer.keep || !x->body_ended ||
+    if (!complete || x->fresh || !up->stream || !up->answer.keep || !x->body_ended ||
         atoll_stream_pending(up->stream) > 0)
         atoll_upstream_free(up);
     else

@@ -43,6 +43,9 @@ struct atoll_intercept_hooks {
     /* The cache of downloads, and whose requests these are (borrowed until the callback returns); NULL:
      * this connection uses none. The function may be NULL. */
     struct atoll_egress_cache *(*cache)(void *arg, const char **ret_tenant);
+    /* A number that changes when dials take another route (another proxy): connections that were dialled
+     * before take no more requests. The function may be NULL: it never changes. */
+    uint64_t (*route)(void *arg);
 };
 
 /* For what the client takes us. */
@@ -103,6 +106,7 @@ struct atoll_exchange {
     struct atoll_upstream *up; /* NULL while it waits for a connection */
     bool wants_trailers;       /* TE: trailers */
     bool upgrade;              /* asks for another protocol */
+    bool fresh;                /* takes only a connection that no other request has used */
     bool reused;               /* the connection had served another request before */
     bool begun;                /* the head of the answer was sent to the client */
     bool body_ended;           /* the request is complete */
@@ -150,8 +154,9 @@ struct atoll_upstream {
     struct atoll_list node; /* of the interception */
     struct atoll_intercept *intercept;
     struct atoll_intercept_place place;
+    uint64_t route;                         /* of hooks->route, when it was dialled */
     const struct atoll_upstream_wire *wire; /* NULL until the connection is made */
-    bool http1_only;
+    bool http1_only;                        /* made for one exchange: an upgrade, or a fresh one */
     struct atoll_exchange *first; /* http1_only: for which it is made; NULL once that has ended */
     void *dial;                   /* NULL: not dialling */
     int fd;                       /* owned, during the handshake */
@@ -190,6 +195,9 @@ bool atoll_intercept_is_meant(const struct atoll_intercept *i, const struct atol
  * PERMISSION_DENIED: it would carry a secret without TLS; FAILED_PRECONDITION: the transform cannot be carried out, the text names the secret or the URL. */
 int atoll_exchange_prepare(struct atoll_exchange *x, const struct atoll_network_transform *t,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Reduces authority and fields of a prepared exchange without a transform to what may be sent if its answer
+ * is kept for other sandboxes: a header that is not part of the URL must not choose the answer. */
+void atoll_exchange_make_plain(struct atoll_exchange *x);
 /* Iterates over "name\0value\0" pairs: start with *at = 0; false at the end. */
 bool atoll_intercept_next_field(const struct atoll_buf *fields, size_t *at, const char **ret_name,
                                 const char **ret_value);

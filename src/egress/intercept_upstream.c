@@ -19,6 +19,17 @@ static struct atoll_upstream *of_node(struct atoll_list *node)
     return ATOLL_CONTAINER_OF(node, struct atoll_upstream, node);
 }
 
+/* Whether the exchange takes only a connection that was made for it. */
+static bool needs_own(const struct atoll_exchange *x)
+{
+    return x->upgrade || x->fresh;
+}
+
+static uint64_t route_of(const struct atoll_intercept *i)
+{
+    return i->hooks->route ? i->hooks->route(i->arg) : 0;
+}
+
 /* Ending. */
 
 void atoll_upstream_leave(struct atoll_upstream *up)
@@ -58,7 +69,7 @@ static bool waits_for(const struct atoll_exchange *x, const struct atoll_upstrea
 {
     if (x->up || x->read || strcmp(x->place.key, up->place.key) != 0)
         return false;
-    return up->http1_only ? up->first == x : !x->upgrade;
+    return up->http1_only ? up->first == x : !needs_own(x);
 }
 
 /* Frees a connection that could not be made, and fails the exchanges that wait for it. */
@@ -106,7 +117,7 @@ static void connected(struct atoll_upstream *up)
         up->wire = &atoll_upstream_http2;
     } else {
         up->wire = &atoll_upstream_http1;
-        i->http1 = true;
+        i->http1 = i->http1 || !up->tls || !up->http1_only; /* it was not offered more */
     }
     if (up->wire->open(up) < 0)
         give_up(up, "out of memory for a connection");
@@ -193,7 +204,8 @@ static void dial(struct atoll_exchange *x)
         abort(); /* a small fixed object: the worker is crash-only */
     up->intercept = i;
     up->place = x->place;
-    up->http1_only = x->upgrade;
+    up->route = route_of(i);
+    up->http1_only = needs_own(x);
     up->first = x;
     up->fd = ATOLL_NO_FD;
     atoll_list_push_back(&i->upstreams, &up->node);
@@ -215,64 +227,102 @@ static void ask(struct atoll_upstream *up, struct atoll_exchange *x)
     up->wire->ask(up, x);
 }
 
-/* A connection that takes the request now. An upgrade gets one that was made for it. */
+/* Whether no exchange uses the connection, and no callback of its library is running. */
+static bool is_idle(const struct atoll_upstream *up)
+{
+    if (!up->wire || up->busy || up->receiving)
+        return false;
+    ATOLL_LIST_FOREACH (&up->intercept->exchanges, node)
+        if (ATOLL_CONTAINER_OF(node, struct atoll_exchange, node)->up == up)
+            return false;
+    return true;
+}
+
+/* Closes idle connections that were dialled by another route than the present one. */
+static void drop_rerouted(struct atoll_intercept *i)
+{
+    uint64_t route = route_of(i);
+    bool again = true;
+
+    while (again) {
+        again = false;
+        ATOLL_LIST_FOREACH (&i->upstreams, node) {
+            struct atoll_upstream *up = of_node(node);
+            if (up->route != route && is_idle(up)) {
+                atoll_upstream_free(up);
+                again = true;
+                break;
+            }
+        }
+    }
+}
+
+/* A connection that takes the request now. */
 static struct atoll_upstream *find_ready(struct atoll_exchange *x)
 {
+    uint64_t route = route_of(x->intercept);
+
     ATOLL_LIST_FOREACH (&x->intercept->upstreams, node) {
         struct atoll_upstream *up = of_node(node);
-        bool fits = x->upgrade ? up->first == x : !up->http1_only || !up->first;
-        if (fits && up->wire && strcmp(up->place.key, x->place.key) == 0 && up->wire->has_room(up))
+        bool fits = needs_own(x) ? up->first == x : !up->http1_only || !up->first;
+        if (fits && up->wire && up->route == route && strcmp(up->place.key, x->place.key) == 0 &&
+            up->wire->has_room(up))
             return up;
     }
     return NULL;
 }
 
+/* An idle connection of HTTP/1.1 that the exchange cannot use, or NULL. */
+static struct atoll_upstream *find_spare(const struct atoll_exchange *x)
+{
+    ATOLL_LIST_FOREACH (&x->intercept->upstreams, node) {
+        struct atoll_upstream *up = of_node(node);
+        if (up->wire == &atoll_upstream_http1 && !up->first && is_idle(up) &&
+            (needs_own(x) || strcmp(up->place.key, x->place.key) != 0))
+            return up;
+    }
+    return NULL;
+}
+
+static size_t count_upstreams(const struct atoll_intercept *i)
+{
+    size_t n = 0;
+
+    ATOLL_LIST_FOREACH (&i->upstreams, node)
+        n++;
+    return n;
+}
+
 static bool may_dial(const struct atoll_exchange *x)
 {
     struct atoll_intercept *i = x->intercept;
-    size_t n = 0, pending = 0;
+    size_t pending = 0;
 
     ATOLL_LIST_FOREACH (&i->upstreams, node) {
         const struct atoll_upstream *up = of_node(node);
-        n++;
         if (!up->wire && waits_for(x, up))
             pending++;
         if (!up->wire && up->first == x)
             return false; /* its own is on the way */
     }
-    return n < UPSTREAMS_MAX && (pending == 0 || i->http1);
-}
-
-/* Closes an idle connection to another place, to make room. */
-static void make_room(const struct atoll_exchange *x)
-{
-    size_t n = 0;
-
-    ATOLL_LIST_FOREACH (&x->intercept->upstreams, node)
-        n++;
-    if (n < UPSTREAMS_MAX)
-        return;
-    ATOLL_LIST_FOREACH (&x->intercept->upstreams, node) {
-        struct atoll_upstream *up = of_node(node);
-        if (up->wire == &atoll_upstream_http1 && !up->busy && !up->first &&
-            strcmp(up->place.key, x->place.key) != 0) {
-            atoll_upstream_free(up);
-            return;
-        }
-    }
+    return (pending == 0 || i->http1) && (count_upstreams(i) < UPSTREAMS_MAX || find_spare(x));
 }
 
 void atoll_upstream_find(struct atoll_exchange *x)
 {
-    struct atoll_upstream *up = find_ready(x);
+    struct atoll_upstream *up;
 
+    drop_rerouted(x->intercept);
+    up = find_ready(x);
     if (up) {
         ask(up, x);
         return;
     }
-    make_room(x);
-    if (may_dial(x))
-        dial(x); /* otherwise atoll_upstream_wake() comes back to it */
+    if (!may_dial(x))
+        return; /* atoll_upstream_wake() comes back to it */
+    if (count_upstreams(x->intercept) >= UPSTREAMS_MAX)
+        atoll_upstream_free(find_spare(x));
+    dial(x);
 }
 
 static struct atoll_exchange *find_servable(struct atoll_intercept *i)
@@ -289,6 +339,7 @@ void atoll_upstream_wake(struct atoll_intercept *i)
 {
     struct atoll_exchange *x;
 
+    drop_rerouted(i);
     while ((x = find_servable(i)))
         atoll_upstream_find(x);
 }

@@ -98,7 +98,8 @@ static void release(void *arg)
     (void)arg;
 }
 
-static const struct atoll_intercept_hooks hooks = {transform, secret, dial, cancel, release, NULL};
+static const struct atoll_intercept_hooks hooks = {transform, secret, dial, cancel,
+                                                   release,   NULL,   NULL};
 
 static void read_all(int fd, struct atoll_buf *into)
 {

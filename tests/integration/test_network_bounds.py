@@ -2,12 +2,11 @@
 network, and the operator's bound."""
 
 import contextlib
-import socket
-import threading
 
 import pytest
 from daemons import wait_until
 from networks import FAR, FAR6, Page, Web, networked
+from proxies import Socks
 from rest import Rest
 from resting import kill_daemon
 
@@ -119,49 +118,6 @@ def test_e2b_rules(daemon):
             assert get(daemon, box, url).startswith("key=None ")
     finally:
         server.close()
-
-
-def relay(source, target):
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
-
-
-class Socks(threading.Thread):
-    """A SOCKS5 proxy that wants a password (RFC 1928, 1929), and knows what it was asked for."""
-
-    def __init__(self, far):
-        super().__init__(daemon=True)
-        self.far, self.asked = far, []
-        self.listening = far.listen(FAR[3])
-        self.start()
-
-    def run(self):
-        with contextlib.suppress(OSError):
-            while True:
-                threading.Thread(target=self.serve, args=self.listening.accept()[:1], daemon=True).start()
-
-    def serve(self, client):
-        stream = client.makefile("rb")
-        stream.read(stream.read(2)[1])
-        client.sendall(b"\5\2")
-        user = stream.read(stream.read(2)[1])
-        password = stream.read(stream.read(1)[0])
-        if (user, password) != (b"u", b"hush"):
-            client.sendall(b"\1\1")
-            return client.close()
-        client.sendall(b"\1\0")
-        kind = stream.read(4)[3]
-        host = {1: lambda: socket.inet_ntop(socket.AF_INET, stream.read(4)),
-                3: lambda: stream.read(stream.read(1)[0]).decode(),
-                4: lambda: socket.inet_ntop(socket.AF_INET6, stream.read(16))}[kind]()
-        port = int.from_bytes(stream.read(2), "big")
-        self.asked.append((host, port))
-        server = self.far.inside(lambda: socket.create_connection((FAR[0], port), 10))
-        client.sendall(b"\5\0\0\1" + bytes(6))
-        threading.Thread(target=relay, args=(server, client), daemon=True).start()
-        return relay(client, server)
 
 
 def test_e2b_proxy(daemon):

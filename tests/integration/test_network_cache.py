@@ -20,6 +20,7 @@ import pytest
 from boxes import Box
 from daemons import wait_until
 from networks import FAR, NAMES, egress_of, networked
+from proxies import Socks
 from rest import Rest
 
 TABLE = """
@@ -33,6 +34,7 @@ downloads:
     digest: blake2b-256
 """
 CONTENT = os.urandom(300_000)
+UPSTREAMS = 16  # connections to servers, of one connection of a client
 
 
 def digest_path(content, name):
@@ -45,7 +47,13 @@ class Files(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.server.asked.append(self.path)
-        path = self.path.partition("?")[0]
+        self.server.heads[self.path] = {name.lower(): value for name, value in self.headers.items()}
+        self.server.ports[self.path] = self.client_address[1]
+        path = self.headers.get("X-Original-URL", self.path).partition("?")[0]
+        if path.startswith("/idle/") and len([p for p in self.server.asked if p.startswith("/idle/")]) < UPSTREAMS:
+            self.server.all_busy.wait(20)
+        elif path.startswith("/idle/"):
+            self.server.all_busy.set()
         status, headers, content = self.server.pages.get(path, (404, {}, b"absent"))
         self.send_response(status)
         for name, value in {"Content-Type": "application/octet-stream",
@@ -74,6 +82,8 @@ class Server(http.server.ThreadingHTTPServer):
             context.load_cert_chain(certificate)
             self.socket = context.wrap_socket(listening, server_side=True)
         self.pages, self.asked, self.go_on = {}, [], threading.Event()
+        self.all_busy = threading.Event()
+        self.heads, self.ports = {}, {}  # of the last request for a path: its headers, the client's port
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, *_):
@@ -257,6 +267,109 @@ def test_a_header_rule_counts_more(world):
     for _ in range(2):
         assert fetch(made, f"https://one.test{path}")[:2] == (200, "")
     made.destroy()
+    assert world.asked(path) == 2 and kept(world) == before
+
+
+# One connection; a request for each path, when its file is there.
+STEPS = """
+import http.client, os, sys, time
+line = http.client.HTTPConnection("one.test", 80, timeout=20)
+line.connect()
+line.auto_open = 0
+for number, path in enumerate(sys.argv[1:]):
+    while not os.path.exists(f"/tmp/step{number}"):
+        time.sleep(0.02)
+    line.request("GET", path)
+    line.getresponse().read()
+    open(f"/tmp/done{number}", "w").close()
+"""
+
+
+def test_a_connection_through_a_proxy_fills_nothing(world, other):
+    """The tenant makes a connection through its own proxy, removes the proxy, and uses the connection again."""
+    evil = Server(world.daemon.networks.far.listen(FAR[5], 80))
+    path, close, through = world.new(), world.page("/close", b"x", Connection="close"), "/through"
+    evil.pages = {path: (200, {}, b"evil" * 1000), through: (200, {}, b"x")}
+    proxy, before = Socks(world.daemon.networks.far, FAR[5]), kept(world)
+    made = Box(world.rest, network={"mode": "bridge"})
+
+    def step(number, **network):
+        answer = world.rest.put(f"{made.path}/network", {"mode": "bridge", **network})
+        assert answer.status == 200, answer.body
+        made.out(f"touch /tmp/step{number}; for i in $(seq 200); do [ -e /tmp/done{number} ] && exit; sleep 0.1; done; "
+                 "cat /tmp/log; exit 1")
+
+    made.out(f"cat >/tmp/steps.py <<'END'\n{STEPS}\nEND")
+    made.detach(f"python3 /tmp/steps.py {close} {through} {path} >/tmp/log 2>&1")
+    step(0)
+    step(1, proxy=proxy.login)
+    assert evil.asked == [through], "the control: the connection goes through the proxy"
+    step(2)
+    assert evil.asked == [through], "a connection through a proxy that the policy no longer has was used"
+    made.destroy()
+    want = hashlib.sha256(CONTENT).hexdigest()
+    assert fetch(other, f"http://one.test{path}") == (200, "", want)
+    world.wait_kept(before + 1)
+    assert fetch(other, f"http://one.test{path}") == (200, "atoll; hit", want)
+    proxy.listening.close()
+    evil.shutdown()
+    evil.socket.close()
+
+
+@pytest.mark.parametrize("scheme,flag", [("https", "--http2"), ("https", "--http1.1"), ("http", "")])
+def test_headers_outside_the_url_choose_no_answer(world, box, other, scheme, flag):
+    path, before = world.new(), kept(world)
+    world.page("/evil.bin", b"evil" * 1000)
+    forged = ["-H 'X-Original-URL: /evil.bin'", "-H 'X-Forwarded-Host: evil.test'", "-H 'TE: trailers'",
+              "-H 'X-HTTP-Method-Override: HEAD'", "-H 'Accept: text/x'", "-H 'Accept-Language: eo'",
+              "-H 'Host: ONE.test.'", "-A me"]
+    want = hashlib.sha256(CONTENT).hexdigest()
+    assert fetch(box, f"{scheme}://one.test{path}", flag, *forged) == (200, "", want)
+    world.wait_kept(before + 1)
+    assert fetch(other, f"{scheme}://one.test{path}", flag) == (200, "atoll; hit", want)
+    server = world.tls if scheme == "https" else world.plain
+    assert server.heads[path] == {"host": "one.test", "accept": "text/x", "accept-language": "eo", "user-agent": "me"}
+    # The control: a URL that is not in the table is asked for as the client asks.
+    fetch(box, f"{scheme}://one.test/other", flag, *forged)
+    assert server.heads["/other"]["x-original-url"] == "/evil.bin"
+
+
+@pytest.mark.parametrize("scheme", ["https", "http"])
+def test_a_download_without_a_digest_gets_a_connection_of_its_own(world, box, scheme):
+    """An answer that an earlier request left on a connection cannot be taken for that of the download."""
+    own, before = [world.new(), world.new()], kept(world)
+    content = os.urandom(1000)
+    checked = world.page(digest_path(content, "own.bin"), content)
+    paths = ["/first", own[0], "/second", own[1], checked]
+    urls = " ".join(f"-o /dev/null {scheme}://one.test{path}" for path in paths)
+    assert box.out(f"curl -sS -m 30 -w '%{{num_connects}}\n' {urls}").split() == ["1", "0", "0", "0", "0"]
+    ports = (world.tls if scheme == "https" else world.plain).ports
+    assert ports["/first"] == ports["/second"] == ports[checked], "the control: other requests share one"
+    assert len({ports[path] for path in ("/first", *own)}) == 3
+    world.wait_kept(before + 3)
+
+
+def test_downloads_do_not_wait_for_idle_connections(world, box):
+    """Other requests use all connections that one client may have, and leave them idle while downloads wait: they
+    are closed for these."""
+    content, before = os.urandom(2000), kept(world)
+    paths = [world.new(content) for _ in range(40)]
+    others = [world.page(f"/idle/{number}", content) for number in range(UPSTREAMS + 4)]
+    words = " ".join(f"-o /dev/null https://one.test{path}" for path in others + paths)
+    out = box.out(f"curl -sS -m 40 --http2 -Z --parallel-max 80 -w '%{{http_code}} %{{num_connects}}\\n' {words}")
+    results = [line.split() for line in out.splitlines()]
+    assert [status for status, _ in results] == ["200"] * len(others + paths)
+    assert sum(int(connects) for _, connects in results) == 1, "the control: the client has one connection"
+    assert world.tls.all_busy.is_set(), "the control: all connections were busy"
+    world.wait_kept(before + len(paths))
+
+
+@pytest.mark.parametrize("name", ["X-Api-Key", "X-JFrog-Art-Api", "Private-Token"])
+def test_credentials_of_repositories_are_passed_on(world, box, name):
+    path, before = world.new(), kept(world)
+    for _ in range(2):
+        assert fetch(box, f"https://one.test{path}", f"-H '{name}: mine'")[:2] == (200, "")
+    assert world.tls.heads[path][name.lower()] == "mine"
     assert world.asked(path) == 2 and kept(world) == before
 
 

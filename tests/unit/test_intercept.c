@@ -239,6 +239,92 @@ static void test_upgrade(void **state)
                   "HTTP/1.1 400 No\r\n");
 }
 
+#define EMPTY "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+/* Connections by the old route take no more requests: neither idle ones nor one that is being made. */
+static void test_another_route(void **state)
+{
+    static const char get[] = "GET / HTTP/1.1\r\n" HOST "\r\n";
+
+    (void)state;
+    (void)icept_ask(&w, get);
+    (void)icept_answer(&w, 0, EMPTY);
+    (void)icept_ask(&w, get);
+    assert_int_equal(w.dials, 1);
+    w.route++;
+    (void)icept_answer(&w, 0, EMPTY);
+    (void)icept_ask(&w, get);
+    assert_int_equal(w.dials, 2);
+    assert_int_equal(w.unreleased, 1);
+    assert_string_equal(icept_asked(&w, 1), "GET / HTTP/1.1\r\nHost: api.example.test\r\n"
+                                            "Authorization: Bearer s3cr3t\r\n\r\n");
+    (void)icept_answer(&w, 1, EMPTY);
+    icept_again(&w, false, 80);
+    w.reroute = true;
+    (void)icept_ask(&w, get);
+    assert_int_equal(w.dials, 4);
+    assert_string_equal(icept_asked(&w, 2), "");
+    assert_starts(icept_asked(&w, 3), "GET / HTTP/1.1\r\n");
+    assert_starts(icept_answer(&w, 3, EMPTY), "HTTP/1.1 200 OK\r\n");
+}
+
+static void open_cache(void)
+{
+    static const char rows[] =
+        "{\"downloads\": [{\"name\": \"a\", \"hosts\": [\"api.example.test\"], \"paths\": [\"/f/*\"]},"
+        "                 {\"name\": \"d\", \"hosts\": [\"api.example.test\"], \"paths\": [\"/p/*\"],"
+        "                  \"digest\": \"sha256\"}]}";
+    json_t *json = json_loads(rows, 0, NULL);
+    struct atoll_cache_table *table = NULL;
+    int fd = openat(w.state_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    assert_int_equal(atoll_cache_table_parse(json, &table, NULL), 0);
+    json_decref(json);
+    assert_int_equal(atoll_cache_open(w.loop, fd, &w.cache, NULL), 0);
+    atoll_cache_set(w.cache, table, 1 << 20);
+    w.no_transform = true;
+}
+
+/* A download that may be kept is asked for alike by all clients, and without a digest on a connection that
+ * nothing else uses. */
+static void test_downloads_that_may_be_kept(void **state)
+{
+    static const char plain[] = "Host: api.example.test\r\nACCEPT: a\r\nUser-Agent: u\r\n\r\n";
+    static const char fields[] = "Host: API.example.test.\r\nX-Original-URL: /x\r\nACCEPT: a\r\n"
+                                 "X-Forwarded-Host: y\r\nTE: trailers\r\nUser-Agent: u\r\n\r\n";
+    static const struct {
+        const char *path;
+        size_t dial;
+        bool plain;
+    } cases[] = {
+        {"/other", 0, false},
+        {"/f/1", 1, true},
+        {"/other", 0, false},
+        {"/p/000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", 0, true},
+        {"/f/2", 2, true},
+    };
+
+    (void)state;
+    open_cache();
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
+        char text[1000];
+        const char *asked;
+
+        (void)snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\n%s", cases[i].path, fields);
+        (void)icept_ask(&w, text);
+        asked = icept_asked(&w, cases[i].dial);
+        (void)snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\n%s", cases[i].path, plain);
+        if (cases[i].plain)
+            assert_string_equal(asked, text);
+        else
+            assert_contains(asked, "X-Original-URL: /x\r\n");
+        assert_starts(icept_answer(&w, cases[i].dial, EMPTY), "HTTP/1.1 200 OK\r\n");
+        assert_int_equal(w.unreleased, 1); /* the download's own one is closed */
+    }
+    w.intercept = atoll_intercept_close(w.intercept);
+    w.cache = atoll_cache_close(w.cache);
+}
+
 static void test_forward(void **state)
 {
     (void)state;
@@ -385,6 +471,8 @@ int main(void)
         TEST(test_bad_servers),
         TEST(test_chunks_trailers_and_hints),
         TEST(test_upgrade),
+        TEST(test_another_route),
+        TEST(test_downloads_that_may_be_kept),
         TEST(test_forward),
         TEST(test_no_connection),
         TEST(test_a_kept_connection_that_was_closed),

@@ -32,6 +32,9 @@ struct icept {
     uint16_t dialled_port;
     size_t open_dials;
     size_t unreleased; /* dials whose connection has not ended */
+    uint64_t route;
+    bool reroute;                     /* the route changes during the next dial */
+    struct atoll_egress_cache *cache; /* NULL: absent */
 };
 
 struct icept_dial {
@@ -82,6 +85,8 @@ static inline void icept_dialled(void *arg)
     struct icept_dial *d = arg;
 
     d->w->open_dials--;
+    d->w->route += d->w->reroute;
+    d->w->reroute = false;
     d->done(d->ctx, icept_connect(d->w));
     free(d);
 }
@@ -121,8 +126,24 @@ static inline void icept_release(void *arg)
     w->unreleased--;
 }
 
-static const struct atoll_intercept_hooks icept_hooks = {icept_transform, icept_secret,  icept_dial,
-                                                         icept_cancel,    icept_release, NULL};
+static inline struct atoll_egress_cache *icept_cache(void *arg, const char **ret_tenant)
+{
+    struct icept *w = arg;
+
+    *ret_tenant = "t";
+    return w->cache;
+}
+
+static inline uint64_t icept_route(void *arg)
+{
+    struct icept *w = arg;
+    return w->route;
+}
+
+static const struct atoll_intercept_hooks icept_hooks = {
+    icept_transform, icept_secret, icept_dial,  icept_cancel,
+    icept_release,   icept_cache,  icept_route,
+};
 
 /* A new connection of the client, to api.example.test. */
 static inline void icept_again(struct icept *w, bool tls, uint16_t port)
