@@ -81,6 +81,13 @@ static bool request_cookie(struct visit *v, const char **value)
     return *out != '\0';
 }
 
+static bool shows_token(struct visit *v, const char *referer)
+{
+    return (v->token[0] && strstr(referer, v->token)) ||
+           atoll_preview_strip_parameter(referer, ATOLL_PREVIEW_DAYTONA_QUERY,
+                                         scratch(v, strlen(referer) + 1));
+}
+
 static bool request_header(void *arg, const char *name, const char **value)
 {
     struct visit *v = arg;
@@ -91,13 +98,14 @@ static bool request_header(void *arg, const char *name, const char **value)
     case 'c':
         return strcasecmp(name, "cookie") != 0 || request_cookie(v, value);
     case 'r':
-        return strcasecmp(name, "referer") != 0 || !v->token[0] || !strstr(*value, v->token);
+        return strcasecmp(name, "referer") != 0 || !shows_token(v, *value);
     case 't':
         return strcasecmp(name, "traceparent") != 0 || !v->trace.id[0];
     case 'x':
         if (is_credential(name))
             return !v->by_path && !atoll_preview_holds_key(*value);
-        return strncasecmp(name, "x-atoll-", 8) != 0 && strcasecmp(name, "x-request-id") != 0;
+        return strncasecmp(name, "x-atoll-", 8) != 0 && strcasecmp(name, "x-request-id") != 0 &&
+               strcasecmp(name, ATOLL_PREVIEW_DAYTONA_HEADER) != 0;
     default:
         return true;
     }

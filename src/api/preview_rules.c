@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 #include "api/facade.h"
+#include "net/url.h"
 
 #define DIGITS "0123456789"
 #define ID_CHARS "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -329,4 +330,41 @@ bool atoll_preview_holds_key(const char *text)
         if ((*f)->key && holds_key_of(text, (*f)->key->prefix))
             return true;
     return holds_key_of(text, ATOLL_KEY_PREFIX);
+}
+
+/* A part that cannot be decoded counts as the parameter: it is not passed on. */
+static bool is_parameter(const char *part, size_t n, const char *parameter)
+{
+    struct atoll_buf pairs;
+    bool is;
+
+    atoll_buf_init(&pairs, n + 2);
+    is = atoll_url_decode_query(&pairs, part, n) < 0 ||
+         atoll_url_pair(atoll_buf_str(&pairs), atoll_buf_size(&pairs), parameter);
+    atoll_buf_done(&pairs);
+    return is;
+}
+
+bool atoll_preview_strip_parameter(const char *target, const char *parameter, char *out)
+{
+    const char *query = strchr(target, '?');
+    size_t n = query ? (size_t)(query - target) : strlen(target);
+    bool found = false;
+    char mark = '?';
+
+    memcpy(out, target, n);
+    for (const char *p = query ? query + 1 : ""; *p;) {
+        size_t part = strcspn(p, "&");
+        if (part > 0 && is_parameter(p, part, parameter)) {
+            found = true;
+        } else {
+            out[n++] = mark;
+            memcpy(out + n, p, part);
+            n += part;
+            mark = '&';
+        }
+        p += part + (p[part] == '&');
+    }
+    out[n] = '\0';
+    return found;
 }

@@ -53,5 +53,13 @@ enum atoll_preview_reach {
  * affects only that host. Set-Cookie must also pass atoll_preview_clean_set_cookie(). */
 bool atoll_preview_may_answer(const char *name, enum atoll_preview_reach reach);
 
+/* How clients of Daytona show the token of a sandbox. With the token one can run commands: the server
+ * inside gets neither the header, nor the parameter, nor a Referer with the parameter. */
+#define ATOLL_PREVIEW_DAYTONA_HEADER "x-daytona-preview-token"
+#define ATOLL_PREVIEW_DAYTONA_QUERY "DAYTONA_SANDBOX_AUTH_KEY"
+/* The target without the parameter, whose name may be percent-encoded; out holds strlen(target) + 1
+ * bytes. False if the query does not contain it. */
+bool atoll_preview_strip_parameter(const char *target, const char *parameter, char *out);
+
 /* Whether the text contains something that may be an API key of this daemon. */
 bool atoll_preview_holds_key(const char *text);

@@ -5,9 +5,11 @@
 /*
  * Builds of Dockerfiles. A sandbox that waits for its build has an id from the start: clients ask for it
  * and see pending_build, building_snapshot, and then the sandbox, or build_failed. Such waiting sandboxes
- * end with the daemon; the builds themselves continue.
+ * end with the daemon; the builds themselves continue. One whose build failed stays until the client
+ * deletes it, or until a newer one needs its place.
  */
 #define ATOLL_DAYTONA_WAITING_MAX 256 /* sandboxes, of all tenants */
+#define ATOLL_DAYTONA_TENANT_WAITING_MAX 32
 
 struct atoll_daytona_definition {
     const char *dockerfile;
@@ -31,7 +33,7 @@ struct atoll_daytona_waiting *atoll_daytona_waiting_find(const struct atoll_api 
 const char *atoll_daytona_waiting_id(const struct atoll_daytona_waiting *w);
 const char *atoll_daytona_waiting_build(const struct atoll_daytona_waiting *w);
 void atoll_daytona_waiting_view(struct atoll_json_out *out, const struct atoll_daytona_waiting *w,
-                                const char *origin);
+                                const char *origin, enum atoll_daytona_detail detail);
 /* Forgets it, and cancels its build. */
 void atoll_daytona_waiting_drop(struct atoll_daytona_waiting *w);
 void atoll_daytona_waiting_drop_all(struct atoll_daytona *daytona);

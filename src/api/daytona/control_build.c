@@ -117,7 +117,6 @@ int atoll_daytona_build_start(const struct atoll_api_call *call,
 static void waiting_free(struct atoll_daytona_waiting *w)
 {
     atoll_list_remove(&w->node);
-    w->daytona->waiting_count--;
     atoll_make_unwatch(w->watch);
     atoll_options_free(&w->options);
     free(w);
@@ -227,7 +226,7 @@ const char *atoll_daytona_waiting_build(const struct atoll_daytona_waiting *w)
 }
 
 void atoll_daytona_waiting_view(struct atoll_json_out *out, const struct atoll_daytona_waiting *w,
-                                const char *origin)
+                                const char *origin, enum atoll_daytona_detail detail)
 {
     struct atoll_sandbox_view v = {.id = w->id,
                                    .owner = owner_of(w),
@@ -240,7 +239,7 @@ void atoll_daytona_waiting_view(struct atoll_json_out *out, const struct atoll_d
     json_t *facts = atoll_json_load_own(w->options.facade_json);
 
     (void)json_object_set_new(facts, "state", json_string(w->state));
-    atoll_daytona_view_of(out, NULL, w->daytona->api, origin, &v, facts, true);
+    atoll_daytona_view_of(out, NULL, w->daytona->api, origin, &v, facts, detail);
     json_decref(facts);
 }
 
@@ -314,6 +313,49 @@ static int begin(struct atoll_daytona_waiting *w, const struct atoll_api_call *c
     return r;
 }
 
+static bool has_ended(const struct atoll_daytona_waiting *w)
+{
+    return strcmp(w->state, "build_failed") == 0 || strcmp(w->state, "error") == 0;
+}
+
+/* The number of waiting sandboxes of the tenant, and the oldest of them that has ended. tenant NULL:
+ * of all tenants. */
+static size_t count_waiting(const struct atoll_daytona *daytona, const char *tenant,
+                            struct atoll_daytona_waiting **ret_ended)
+{
+    size_t count = 0;
+
+    *ret_ended = NULL;
+    ATOLL_LIST_FOREACH (&daytona->waiting, node) {
+        struct atoll_daytona_waiting *w =
+            ATOLL_CONTAINER_OF(node, struct atoll_daytona_waiting, node);
+        if (tenant && strcmp(owner_of(w), tenant) != 0)
+            continue;
+        count++;
+        if (!*ret_ended && has_ended(w))
+            *ret_ended = w;
+    }
+    return count;
+}
+
+/* Whether one more sandbox of the tenant may wait; ended ones give way, the oldest first. */
+static bool make_room(struct atoll_daytona *daytona, const char *tenant)
+{
+    struct atoll_daytona_waiting *ended;
+
+    if (count_waiting(daytona, tenant, &ended) >= ATOLL_DAYTONA_TENANT_WAITING_MAX) {
+        if (!ended)
+            return false;
+        waiting_free(ended);
+    }
+    if (count_waiting(daytona, NULL, &ended) >= ATOLL_DAYTONA_WAITING_MAX) {
+        if (!ended)
+            return false;
+        waiting_free(ended);
+    }
+    return true;
+}
+
 static void wait_for_build(struct atoll_api_call *call, const struct atoll_daytona_create *q,
                            const struct atoll_options *options)
 {
@@ -324,7 +366,7 @@ static void wait_for_build(struct atoll_api_call *call, const struct atoll_dayto
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    if (daytona->waiting_count >= ATOLL_DAYTONA_WAITING_MAX) {
+    if (!make_room(daytona, call->caller.tenant)) {
         atoll_daytona_refuse(call, 429, NULL, "too many sandboxes wait for their builds");
         return;
     }
@@ -334,7 +376,6 @@ static void wait_for_build(struct atoll_api_call *call, const struct atoll_dayto
     w->created_unix_ms = atoll_clock_unix_ms();
     atoll_rand_id(w->id, ATOLL_ID_LEN);
     atoll_list_push_back(&daytona->waiting, &w->node);
-    daytona->waiting_count++;
     if (begin(w, call, q, options, &error) < 0) {
         waiting_free(w);
         atoll_api_fail(call, &error);
@@ -342,7 +383,7 @@ static void wait_for_build(struct atoll_api_call *call, const struct atoll_dayto
     }
     atoll_daytona_origin(call->api, call->req, origin);
     atoll_api_reply_init(&buf, &out);
-    atoll_daytona_waiting_view(&out, w, origin);
+    atoll_daytona_waiting_view(&out, w, origin, atoll_daytona_detail_for(call));
     atoll_api_reply(call, 200, &out);
 }
 

@@ -372,7 +372,9 @@ static void reply(struct atoll_api_call *call, const struct query *q, const stru
     atoll_json_open(&out, "items", '[');
     for (; i < count && shown < q->limit; i++, shown++) {
         e = &entries[q->ascending ? i : count - 1 - i];
-        atoll_daytona_view_sandbox(&out, NULL, call->api, origin, e->sandbox, page->numbered);
+        atoll_daytona_view_sandbox(&out, NULL, call->api, origin, e->sandbox,
+                                   page->numbered ? atoll_daytona_detail_for(call)
+                                                  : ATOLL_DAYTONA_ITEM);
     }
     atoll_json_close(&out, ']');
     if (page->numbered) {

@@ -165,7 +165,7 @@ void atoll_daytona_signed_preview(struct atoll_api_call *call, const uint8_t *bo
     atoll_api_reply(call, 200, &out);
 }
 
-/* Keeps the newest ones; those whose time is over need not be kept. */
+/* Leaves out tokens whose time is over. NULL: the list is full of tokens that would be valid again. */
 static json_t *add_expired(const json_t *old, const char *token)
 {
     json_t *list = json_array(), *item;
@@ -174,8 +174,10 @@ static json_t *add_expired(const json_t *old, const char *token)
 
     json_array_foreach(old, i, item) if (read_end(json_string_value(item) + ID_LEN) >= now)(void)
         json_array_append(list, item);
-    if (json_array_size(list) >= EXPIRED_MAX)
-        (void)json_array_remove(list, 0);
+    if (json_array_size(list) >= EXPIRED_MAX) {
+        json_decref(list);
+        return NULL;
+    }
     (void)json_array_append_new(list, json_string(token));
     return list;
 }
@@ -187,18 +189,19 @@ void atoll_daytona_expire_preview(struct atoll_api_call *call, const uint8_t *bo
     const char *token = call->params.name;
     struct atoll_error error;
     char id[ID_LEN + 1];
-    json_t *facts;
-    int r;
+    json_t *facts, *list;
 
     if (!is_signed(call->api, token, port_of(call), id) || strcmp(id, call->params.id) != 0) {
         atoll_daytona_refuse(call, 404, NULL, "Signed preview URL not found");
         return;
     }
     facts = atoll_daytona_facts(sandbox);
-    r = atoll_daytona_change(call->engine, call->params.id, "expired",
-                             add_expired(json_object_get(facts, "expired"), token), &error);
+    list = add_expired(json_object_get(facts, "expired"), token);
     json_decref(facts);
-    if (r < 0)
+    if (!list)
+        atoll_daytona_refuse(call, 429, NULL,
+                             "at most %d signed URLs can be ended before their time", EXPIRED_MAX);
+    else if (atoll_daytona_change(call->engine, call->params.id, "expired", list, &error) < 0)
         atoll_api_fail(call, &error);
     else
         atoll_api_reply_empty(call, 201);
@@ -221,28 +224,6 @@ void atoll_daytona_toolbox_url(struct atoll_api_call *call, const uint8_t *body 
 }
 
 /* Requests to previews. */
-
-/* The target without the parameter; malloced. */
-static char *without(const char *target, const char *parameter)
-{
-    const char *query = strchr(target, '?');
-    size_t len = strlen(parameter), n = query ? (size_t)(query - target) : strlen(target);
-    char *out = atoll_api_alloc(strlen(target) + 1);
-    char mark = '?';
-
-    memcpy(out, target, n);
-    for (const char *p = query ? query + 1 : ""; *p;) {
-        size_t part = strcspn(p, "&");
-        if (!(strncmp(p, parameter, len) == 0 && p[len] == '=')) {
-            out[n++] = mark;
-            memcpy(out + n, p, part);
-            n += part;
-            mark = '&';
-        }
-        p += part + (p[part] == '&');
-    }
-    return out;
-}
 
 /* Whether the request shows the token of the sandbox, or needs none. */
 static bool may_visit(const struct atoll_api *api, const struct atoll_http_request *req,
@@ -304,7 +285,8 @@ bool atoll_daytona_serve(void *state, struct atoll_http_request *req)
             return false;
         (void)snprintf(id, sizeof(id), "%s", label);
     }
-    target = without(path, ATOLL_DAYTONA_TOKEN_QUERY);
+    target = atoll_api_alloc(strlen(path) + 1);
+    (void)atoll_preview_strip_parameter(path, ATOLL_DAYTONA_TOKEN_QUERY, target);
     atoll_daytona_touch(api, id);
     atoll_preview_pass(api, req, id, port, target);
     free(target);

@@ -67,7 +67,7 @@ static bool reply_waiting(struct atoll_api_call *call, bool remove)
         return false;
     atoll_daytona_origin(call->api, call->req, origin);
     atoll_api_reply_init(&buf, &out);
-    atoll_daytona_waiting_view(&out, w, origin);
+    atoll_daytona_waiting_view(&out, w, origin, atoll_daytona_detail_for(call));
     if (remove)
         atoll_daytona_waiting_drop(w);
     atoll_api_reply(call, 200, &out);

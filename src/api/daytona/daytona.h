@@ -63,6 +63,6 @@ void atoll_daytona_fail_as(struct atoll_api_call *call, const char *code,
 void atoll_daytona_error_members(struct atoll_json_out *out, const struct atoll_api_call *call,
                                  int status, const char *code, const char *text);
 
-/* protocols.c: the token of a sandbox, which the toolbox and previews accept. out holds
- * ATOLL_TOKEN_LEN + 1 bytes. */
+/* protocols.c: the token of a sandbox, which the toolbox and previews accept until the signing key of
+ * the sandbox is rotated. out holds ATOLL_TOKEN_LEN + 1 bytes. */
 void atoll_daytona_sandbox_token(const struct atoll_api *api, const char *sandbox_id, char *out);

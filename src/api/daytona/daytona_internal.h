@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include "api/daytona/daytona.h"
 #include "api/fields.h"
+#include "api/preview_rules.h"
 #include "base/list.h"
 #include "base/map.h"
 
@@ -29,11 +30,11 @@ struct atoll_daytona {
     struct atoll_map activities; /* of struct activity, by sandbox */
     struct atoll_timer sweep;
     struct atoll_list waiting; /* sandboxes that wait for their builds; control_build.c */
-    size_t waiting_count;
     struct atoll_list volumes; /* created and not mounted yet; volumes.c */
     size_t volume_count;
 };
 #define ATOLL_DAYTONA_VOLUMES_MAX 1024
+#define ATOLL_DAYTONA_TENANT_VOLUMES_MAX 64
 void atoll_daytona_volumes_done(struct atoll_daytona *daytona);
 struct atoll_daytona *atoll_daytona_of(const struct atoll_api *api);
 void *atoll_daytona_open(struct atoll_api *api, const uint32_t *options);
@@ -74,15 +75,22 @@ void atoll_daytona_origin(const struct atoll_api *api, const struct atoll_http_r
                           char out[ATOLL_DAYTONA_ORIGIN_MAX]);
 /* "started", "stopped" … */
 const char *atoll_daytona_state(const struct atoll_sandbox_view *view, const json_t *facts);
-/* full: false for items of lists. */
+enum atoll_daytona_detail {
+    ATOLL_DAYTONA_ITEM, /* of a list */
+    ATOLL_DAYTONA_FULL, /* without values of environment variables, which can be secrets */
+    ATOLL_DAYTONA_WITH_ENV,
+};
+/* WITH_ENV for a key that may use the sandbox; not for an answer that is stored for repeated requests. */
+enum atoll_daytona_detail atoll_daytona_detail_for(const struct atoll_api_call *call);
 void atoll_daytona_view_sandbox(struct atoll_json_out *out, const char *key,
                                 const struct atoll_api *api, const char *origin,
-                                const struct atoll_sandbox *sandbox, bool full);
+                                const struct atoll_sandbox *sandbox,
+                                enum atoll_daytona_detail detail);
 /* The same from its parts, for a sandbox that the engine does not have yet. A fact "state" stands for the
  * state. */
 void atoll_daytona_view_of(struct atoll_json_out *out, const char *key, const struct atoll_api *api,
                            const char *origin, const struct atoll_sandbox_view *v,
-                           const json_t *facts, bool full);
+                           const json_t *facts, enum atoll_daytona_detail detail);
 void atoll_daytona_view_json(struct atoll_json_out *out, const char *key, const json_t *value);
 void atoll_daytona_reply_sandbox(struct atoll_api_call *call, int status, const char *id);
 void atoll_daytona_no_sandbox(struct atoll_api_call *call);
@@ -90,8 +98,8 @@ void atoll_daytona_no_sandbox(struct atoll_api_call *call);
 void atoll_daytona_done(void *arg, const struct atoll_error *error);
 
 /* How clients of the toolbox and of previews show the token of a sandbox. */
-#define ATOLL_DAYTONA_TOKEN_HEADER "x-daytona-preview-token"
-#define ATOLL_DAYTONA_TOKEN_QUERY "DAYTONA_SANDBOX_AUTH_KEY"
+#define ATOLL_DAYTONA_TOKEN_HEADER ATOLL_PREVIEW_DAYTONA_HEADER
+#define ATOLL_DAYTONA_TOKEN_QUERY ATOLL_PREVIEW_DAYTONA_QUERY
 
 /* signing.c: whether the URL of the request is signed with the key of the sandbox. */
 bool atoll_daytona_is_signed(const struct atoll_api_call *call);

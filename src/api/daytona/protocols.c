@@ -1,6 +1,7 @@
 /*
  * Who may send a request: the protocols of the control plane and of the toolbox.
  */
+#include <stdio.h>
 #include <string.h>
 #include "api/api_internal.h"
 #include "api/daytona/builds.h"
@@ -24,7 +25,18 @@ const struct atoll_param_kind atoll_daytona_params[ATOLL_DAYTONA_PARAM_COUNT] = 
 
 void atoll_daytona_sandbox_token(const struct atoll_api *api, const char *sandbox_id, char *out)
 {
-    atoll_token_make(api, "atoll daytona sandbox 1", sandbox_id, out);
+    const struct atoll_sandbox *sandbox = atoll_engine_find(api->config.engine, sandbox_id);
+    json_t *facts = sandbox ? atoll_daytona_facts(sandbox) : NULL;
+    int64_t number = atoll_daytona_fact_number(facts, "keyNumber", 0);
+    char name[100];
+
+    /* Before the first rotation the name is the id alone: tokens of earlier versions remain valid. */
+    if (number == 0)
+        (void)snprintf(name, sizeof(name), "%s", sandbox_id);
+    else
+        (void)snprintf(name, sizeof(name), "%s:%lld", sandbox_id, (long long)number);
+    json_decref(facts);
+    atoll_token_make(api, "atoll daytona sandbox 1", name, out);
 }
 
 /* A token gives access to the sandbox with this id, not to one with this name. */
@@ -50,6 +62,9 @@ static bool knows_waiting(const struct atoll_api_call *call)
     const struct atoll_daytona_waiting *w =
         atoll_daytona_waiting_find(call->api, call->caller.tenant, call->params.id);
 
+    /* A client chooses the name of a waiting sandbox: it can be the id of another tenant's sandbox. */
+    if (atoll_engine_find(call->engine, call->params.id))
+        return false;
     for (size_t i = 0; w && i < ATOLL_ARRAY_LEN(handlers); i++)
         if (call->route->handler == handlers[i])
             return true;

@@ -163,13 +163,13 @@ static void view_times(struct atoll_json_out *out, const struct atoll_api *api,
 }
 
 static void view_full(struct atoll_json_out *out, const struct atoll_sandbox_view *v,
-                      const json_t *facts)
+                      const json_t *facts, bool with_env)
 {
     const json_t *volumes = json_object_get(facts, "volumes");
     const json_t *build = json_object_get(facts, "buildInfo");
     int64_t backup = atoll_daytona_fact_number(facts, "backupAt", 0);
 
-    view_env(out, v->options.env);
+    view_env(out, with_env ? v->options.env : NULL); /* clients require the member */
     if (json_is_array(volumes)) {
         atoll_daytona_view_json(out, "volumes", volumes);
     } else {
@@ -201,9 +201,15 @@ static void view_names(struct atoll_json_out *out, const struct atoll_sandbox_vi
         atoll_json_text(out, "linkedSandboxId", linked);
 }
 
+enum atoll_daytona_detail atoll_daytona_detail_for(const struct atoll_api_call *call)
+{
+    return call->caller.scope >= ATOLL_SCOPE_WRITE && !call->idempotency ? ATOLL_DAYTONA_WITH_ENV
+                                                                         : ATOLL_DAYTONA_FULL;
+}
+
 void atoll_daytona_view_of(struct atoll_json_out *out, const char *key, const struct atoll_api *api,
                            const char *origin, const struct atoll_sandbox_view *v,
-                           const json_t *facts, bool full)
+                           const json_t *facts, enum atoll_daytona_detail detail)
 {
     char url[ATOLL_DAYTONA_ORIGIN_MAX + 32];
 
@@ -226,20 +232,21 @@ void atoll_daytona_view_of(struct atoll_json_out *out, const char *key, const st
     atoll_json_text(out, "daemonVersion", ATOLL_DAYTONA_VERSION);
     atoll_json_text(out, "runnerId", v->provider);
     atoll_json_text(out, "toolboxProxyUrl", url);
-    if (full)
-        view_full(out, v, facts);
+    if (detail != ATOLL_DAYTONA_ITEM)
+        view_full(out, v, facts, detail == ATOLL_DAYTONA_WITH_ENV);
     atoll_json_close(out, '}');
 }
 
 void atoll_daytona_view_sandbox(struct atoll_json_out *out, const char *key,
                                 const struct atoll_api *api, const char *origin,
-                                const struct atoll_sandbox *sandbox, bool full)
+                                const struct atoll_sandbox *sandbox,
+                                enum atoll_daytona_detail detail)
 {
     json_t *facts = atoll_daytona_facts(sandbox);
     struct atoll_sandbox_view v;
 
     atoll_sandbox_get(sandbox, &v);
-    atoll_daytona_view_of(out, key, api, origin, &v, facts, full);
+    atoll_daytona_view_of(out, key, api, origin, &v, facts, detail);
     json_decref(facts);
 }
 
@@ -258,7 +265,8 @@ void atoll_daytona_reply_sandbox(struct atoll_api_call *call, int status, const 
     }
     atoll_daytona_origin(call->api, call->req, origin);
     atoll_api_reply_init(&buf, &out);
-    atoll_daytona_view_sandbox(&out, NULL, call->api, origin, sandbox, true);
+    atoll_daytona_view_sandbox(&out, NULL, call->api, origin, sandbox,
+                               atoll_daytona_detail_for(call));
     atoll_api_reply(call, status, &out);
 }
 

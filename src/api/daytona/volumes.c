@@ -69,11 +69,12 @@ struct lookup {
 static void look_at(void *arg, const struct atoll_volume_view *v)
 {
     struct lookup *l = arg;
+    struct planned *planned = find_planned(l->call, v->name);
 
     if (l->name && strcmp(l->name, v->name) != 0)
         return;
-    if (!l->name && find_planned(l->call, v->name))
-        return;
+    if (planned) /* a sandbox has mounted it: it is not only a name any more */
+        drop_planned(atoll_daytona_of(l->call->api), planned);
     l->found = true;
     view(&l->out, l->call->caller.tenant, v->name, v->created_unix_ms);
 }
@@ -82,7 +83,12 @@ static void looked(void *arg, const struct atoll_error *error)
 {
     struct lookup *l = arg;
     struct atoll_api_call *call = l->call;
+    const struct planned *p = l->name ? find_planned(call, l->name) : NULL;
 
+    if (p && !l->found) {
+        l->found = true;
+        view(&l->out, p->tenant, p->name, p->created_unix_ms);
+    }
     /* Without a provider of volumes there are only planned ones. */
     if (error && error->kind != ATOLL_ERR_UNIMPLEMENTED) {
         atoll_buf_done(&l->buf);
@@ -93,22 +99,15 @@ static void looked(void *arg, const struct atoll_error *error)
     free(l);
 }
 
-/* Begins a lookup; a planned volume of the name is found, too. */
+/* Begins a lookup; a planned volume of the name is found, too, if the engine has none. */
 static void look(struct atoll_api_call *call, const char *name, void (*then)(struct lookup *l))
 {
     struct lookup *l = atoll_api_alloc(sizeof(*l));
-    const struct planned *p = name ? find_planned(call, name) : NULL;
 
     *l = (struct lookup){.call = call, .name = name, .then = then};
     atoll_api_reply_init(&l->buf, &l->out);
     if (!name)
         atoll_json_open(&l->out, NULL, '[');
-    if (p) {
-        l->found = true;
-        view(&l->out, p->tenant, p->name, p->created_unix_ms);
-        looked(l, NULL);
-        return;
-    }
     atoll_volumes_list(call->engine, call->caller.tenant, NULL, look_at, looked, l);
 }
 
@@ -161,6 +160,16 @@ static const struct atoll_field fields[] = {
     {0},
 };
 
+static bool has_room(const struct atoll_daytona *daytona, const char *tenant)
+{
+    size_t count = 0;
+
+    ATOLL_LIST_FOREACH (&daytona->volumes, node)
+        count += strcmp(ATOLL_CONTAINER_OF(node, struct planned, node)->tenant, tenant) == 0;
+    return count < ATOLL_DAYTONA_TENANT_VOLUMES_MAX &&
+           daytona->volume_count < ATOLL_DAYTONA_VOLUMES_MAX;
+}
+
 static void reply_created(struct lookup *l)
 {
     struct atoll_daytona *daytona = atoll_daytona_of(l->call->api);
@@ -169,6 +178,11 @@ static void reply_created(struct lookup *l)
     if (l->found) {
         atoll_buf_done(&l->buf);
         atoll_daytona_refuse(l->call, 409, NULL, "Volume with name %.64s already exists", l->name);
+        return;
+    }
+    if (!has_room(daytona, l->call->caller.tenant)) {
+        atoll_buf_done(&l->buf);
+        atoll_daytona_refuse(l->call, 429, NULL, "too many volumes were created and never mounted");
         return;
     }
     p = atoll_api_alloc(sizeof(*p));
@@ -192,9 +206,6 @@ void atoll_daytona_volume_create(struct atoll_api_call *call, const uint8_t *byt
         r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "name must be a name for the volume: a letter or digit, then letters, "
                        "digits, dots, dashes or underscores");
-    if (r == 0 && atoll_daytona_of(call->api)->volume_count >= ATOLL_DAYTONA_VOLUMES_MAX)
-        r = atoll_fail(&error, ATOLL_ERR_RESOURCE_EXHAUSTED, EDQUOT,
-                       "too many volumes were created and never mounted");
     if (r == 0)
         (void)snprintf(call->params.template, sizeof(call->params.template), "%s", q.name);
     atoll_body_done(&body);
@@ -216,21 +227,30 @@ static void removed(void *arg, const struct atoll_error *error)
         atoll_api_reply_empty(call, 200);
 }
 
+/* A planned volume need not exist at a provider. */
+static void removed_planned(void *arg, const struct atoll_error *error)
+{
+    bool absent =
+        error && (error->kind == ATOLL_ERR_NOT_FOUND || error->kind == ATOLL_ERR_UNIMPLEMENTED);
+
+    removed(arg, absent ? NULL : error);
+}
+
 static void remove_found(struct lookup *l)
 {
     struct planned *p = find_planned(l->call, l->name);
+    bool planned = p != NULL;
 
     if (!l->found) {
         refuse_missing(l);
         return;
     }
     atoll_buf_done(&l->buf);
-    if (p) {
+    if (p)
         drop_planned(atoll_daytona_of(l->call->api), p);
-        removed(l->call, NULL);
-        return;
-    }
-    atoll_volumes_remove(l->call->engine, l->call->caller.tenant, NULL, l->name, removed, l->call);
+    /* A sandbox may have mounted it since the lookup. */
+    atoll_volumes_remove(l->call->engine, l->call->caller.tenant, NULL, l->name,
+                         planned ? removed_planned : removed, l->call);
 }
 
 void atoll_daytona_volume_remove(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
