@@ -131,7 +131,7 @@ def test_values_of_variables_are_for_writers(world):
         while True:
             event = events.text()
             assert ENV["SECRET"] not in event
-            if event.startswith("42") and made["id"] in event:
+            if "sandbox.created" in event and made["id"] in event:
                 break
     stored = world.writer.call("POST", "/daytona/sandbox", {"env": ENV}, {"Idempotency-Key": "once"})
     assert stored.status == 200 and stored.json["env"] == {}

@@ -280,7 +280,7 @@ def test_a_terminal_is_made_connected_resized_and_left(box):
         seen, _ = read_until(socket, b"30 90")
         assert b"~? 42" in seen
         info = box.ok("GET", "/process/pty/t")
-        assert info["cols"] == 90 and info["active"] and info["envs"]["A"] == "~?"
+        assert info["cols"] == 90 and info["active"] and info["envs"]["A"] == ""
         assert info["cwd"].startswith("/") and info["lazyStart"] is False
         assert box.ok("POST", "/process/pty/t/resize", {"cols": 100, "rows": 40})["cols"] == 100
         socket.send(b"stty size\n")

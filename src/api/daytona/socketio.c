@@ -25,6 +25,8 @@ struct socket {
     struct atoll_ws *ws;
     struct atoll_timer timer;
     char tenant[65]; /* "" until the client has shown a key */
+    char key_id[33];
+    enum atoll_scope scope; /* of the key */
     char sid[SID_LEN + 1];
     char origin[ATOLL_DAYTONA_ORIGIN_MAX];
     bool waits_for_pong;
@@ -51,12 +53,34 @@ static void send_text(struct socket *s, const char *text)
     (void)!atoll_ws_send(s->ws, false, text, strlen(text));
 }
 
+/* Sockets of the tenant; "": without a key. */
+static size_t count_sockets(const struct atoll_daytona *daytona, const char *tenant)
+{
+    size_t count = 0;
+
+    ATOLL_LIST_FOREACH (&daytona->sockets, node)
+        count += strcmp(ATOLL_CONTAINER_OF(node, struct socket, node)->tenant, tenant) == 0;
+    return count;
+}
+
+/* Whether the client has shown a key, and the key still exists. */
+static bool has_key(const struct socket *s)
+{
+    const struct atoll_access *access = s->daytona->api->config.auth.access;
+    struct atoll_key_view key;
+
+    for (size_t pos = 0; s->tenant[0] && atoll_access_next(access, &pos, &key);)
+        if (strcmp(key.id, s->key_id) == 0)
+            return true;
+    return false;
+}
+
 /* Heartbeat: the server pings, and closes a connection that does not answer. */
 static void beat(void *arg)
 {
     struct socket *s = arg;
 
-    if (!s->tenant[0] || s->waits_for_pong) {
+    if (!has_key(s) || s->waits_for_pong) {
         atoll_ws_close(s->ws, ATOLL_WS_NORMAL, NULL);
         return;
     }
@@ -84,7 +108,14 @@ static void connect_client(struct socket *s, const struct atoll_sio_frame *frame
         send_text(s, "44{\"message\":\"Unauthorized\"}");
         return;
     }
+    if (strcmp(s->tenant, key.tenant) != 0 &&
+        count_sockets(s->daytona, key.tenant) >= ATOLL_DAYTONA_TENANT_SOCKETS_MAX) {
+        send_text(s, "44{\"message\":\"Too many connections\"}");
+        return;
+    }
     (void)snprintf(s->tenant, sizeof(s->tenant), "%s", key.tenant);
+    (void)snprintf(s->key_id, sizeof(s->key_id), "%s", key.id);
+    s->scope = key.scope;
     (void)snprintf(text, sizeof(text), "40{\"sid\":\"%s\"}", s->sid);
     send_text(s, text);
     wait_for_beat(s);
@@ -107,8 +138,10 @@ static void on_message(void *arg, struct atoll_ws *ws, bool binary, const uint8_
         send_text(s, text);
         return;
     case ATOLL_SIO_PONG:
-        if (s->tenant[0])
+        if (has_key(s))
             wait_for_beat(s);
+        else if (s->tenant[0])
+            atoll_ws_close(ws, ATOLL_WS_NORMAL, NULL);
         return;
     case ATOLL_SIO_OTHER:
         return;
@@ -150,7 +183,8 @@ void atoll_daytona_socketio(struct atoll_api_call *call, const uint8_t *body ATO
         atoll_daytona_refuse(call, 400, NULL, "events are sent over WebSockets only");
         return;
     }
-    if (daytona->socket_count >= ATOLL_DAYTONA_SOCKETS_MAX) {
+    if (daytona->socket_count >= ATOLL_DAYTONA_SOCKETS_MAX ||
+        count_sockets(daytona, "") >= ATOLL_DAYTONA_KEYLESS_SOCKETS_MAX) {
         atoll_daytona_refuse(call, 503, NULL, "too many clients wait for events");
         return;
     }
@@ -180,9 +214,13 @@ static void view_sandbox(struct atoll_json_out *out, const char *key, const stru
 {
     struct atoll_engine *engine = s->daytona->api->config.engine;
     const struct atoll_sandbox *sandbox = atoll_engine_find(engine, id);
+    /* SDKs replace their whole sandbox by that of sandbox.created, and take only the state from the
+     * other events: those have no variables. */
+    bool with_env = !*state && s->scope >= ATOLL_SCOPE_WRITE;
 
     if (sandbox && strcmp(state, "destroyed") != 0) {
-        atoll_daytona_view_sandbox(out, key, s->daytona->api, s->origin, sandbox, true);
+        atoll_daytona_view_sandbox(out, key, s->daytona->api, s->origin, sandbox,
+                                   with_env ? ATOLL_DAYTONA_WITH_ENV : ATOLL_DAYTONA_FULL);
         return;
     }
     atoll_json_open(out, key, '{');

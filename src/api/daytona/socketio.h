@@ -7,6 +7,8 @@
  */
 
 #define ATOLL_DAYTONA_SOCKETS_MAX 4096
+#define ATOLL_DAYTONA_TENANT_SOCKETS_MAX 256
+#define ATOLL_DAYTONA_KEYLESS_SOCKETS_MAX 256 /* whose client has not shown a key yet */
 
 /* Tells all clients of the owner that the sandbox is now in this state. */
 void atoll_daytona_tell(struct atoll_daytona *daytona, const char *owner, const char *sandbox_id,

@@ -293,16 +293,18 @@ static void exec_started(void *arg, struct atoll_exec *exec, const struct atoll_
         then(call, exec);
 }
 
-/* The variables as clients see them: TERM is there in each terminal. */
+/* The variables as clients see them: TERM is there in each terminal. Arguments are visible to processes
+ * of the sandbox and are stored: they have no values of the client. */
 static char *shown_envs(const json_t *envs)
 {
-    json_t *all = json_object();
+    json_t *all = json_object(), *value;
+    const char *name;
     char *text;
 
     if (!all || json_object_set_new(all, "TERM", json_string("xterm-256color")) < 0)
         abort();
-    if (envs && json_object_update(all, (json_t *)envs) < 0)
-        abort();
+    json_object_foreach((json_t *)envs, name,
+                        value) if (json_object_set_new(all, name, json_string("")) < 0) abort();
     text = json_dumps(all, JSON_COMPACT);
     json_decref(all);
     if (text && strlen(text) <= ENVS_KEPT)
