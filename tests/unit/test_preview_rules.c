@@ -224,6 +224,26 @@ static void assert_stripped(const char *target, const char *expected, bool found
     assert_string_equal(out, expected);
 }
 
+static void assert_without(const char *target, const char *expected, bool found)
+{
+    char out[100];
+
+    assert_int_equal(atoll_preview_strip_parameter(target, "KEY", out), found);
+    assert_string_equal(out, expected);
+}
+
+static void parameters(void **state)
+{
+    (void)state;
+    assert_without("/a", "/a", false);
+    assert_without("/a?b=c&d", "/a?b=c&d", false);
+    assert_without("/a?KEYS=c&b=KEY", "/a?KEYS=c&b=KEY", false);
+    assert_without("/a?KEY=c", "/a", true);
+    assert_without("/a?b=%20&KEY=c&d", "/a?b=%20&d", true);
+    assert_without("/a?%4bE%59=c&d=e&KEY", "/a?d=e", true);
+    assert_without("http://x/a?b=%zz&c=d", "http://x/a?c=d", true); /* unknown: not passed on */
+}
+
 static void tokens(void **state)
 {
     (void)state;
@@ -327,10 +347,10 @@ static void traces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts),  cmocka_unit_test(domains), cmocka_unit_test(own_hosts),
-        cmocka_unit_test(paths),  cmocka_unit_test(targets), cmocka_unit_test(answers),
-        cmocka_unit_test(tokens), cmocka_unit_test(cookies), cmocka_unit_test(set_cookies),
-        cmocka_unit_test(keys),   cmocka_unit_test(traces),
+        cmocka_unit_test(hosts),       cmocka_unit_test(domains), cmocka_unit_test(own_hosts),
+        cmocka_unit_test(paths),       cmocka_unit_test(targets), cmocka_unit_test(answers),
+        cmocka_unit_test(parameters),  cmocka_unit_test(tokens),  cmocka_unit_test(cookies),
+        cmocka_unit_test(set_cookies), cmocka_unit_test(keys),    cmocka_unit_test(traces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

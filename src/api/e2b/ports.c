@@ -19,7 +19,8 @@ struct passage {
 static bool request_header(void *arg, const char *name, const char **value)
 {
     static const char *const ours[] = {"e2b-sandbox-id", "e2b-sandbox-port",
-                                       "e2b-traffic-access-token", "x-access-token"};
+                                       "e2b-traffic-access-token", "x-access-token",
+                                       ATOLL_PREVIEW_DAYTONA_HEADER};
 
     (void)arg;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(ours); i++)
