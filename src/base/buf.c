@@ -14,10 +14,17 @@ void atoll_buf_init(struct atoll_buf *b, size_t max)
     *b = (struct atoll_buf){.max = max};
 }
 
+void atoll_buf_init_erasing(struct atoll_buf *b, size_t max)
+{
+    *b = (struct atoll_buf){.max = max, .erases = true};
+}
+
 void atoll_buf_done(struct atoll_buf *b)
 {
+    if (b->erases && b->data)
+        explicit_bzero(b->data, b->cap);
     free(b->data);
-    *b = (struct atoll_buf){.max = b->max};
+    *b = (struct atoll_buf){.max = b->max, .erases = b->erases};
 }
 
 void atoll_buf_wipe(struct atoll_buf *b)
@@ -25,6 +32,24 @@ void atoll_buf_wipe(struct atoll_buf *b)
     if (b->data)
         explicit_bzero(b->data, b->cap);
     atoll_buf_done(b);
+}
+
+/* realloc() may leave a copy behind. */
+static uint8_t *grow(struct atoll_buf *b, size_t cap)
+{
+    uint8_t *grown;
+
+    if (atoll_fault("base.buf_grow"))
+        return NULL;
+    if (!b->erases || !b->data)
+        return realloc(b->data, cap);
+    grown = malloc(cap);
+    if (!grown)
+        return NULL;
+    memcpy(grown, b->data, b->len);
+    explicit_bzero(b->data, b->cap);
+    free(b->data);
+    return grown;
 }
 
 /* Makes cap - len >= n, moving the held bytes to the front before asking for more memory. */
@@ -38,6 +63,8 @@ static int make_room(struct atoll_buf *b, size_t n)
         return 0;
     if (b->off > 0) {
         memmove(b->data, b->data + b->off, held);
+        if (b->erases)
+            explicit_bzero(b->data + held, b->off);
         b->off = 0;
         b->len = held;
         if (b->cap - b->len >= n)
@@ -45,7 +72,7 @@ static int make_room(struct atoll_buf *b, size_t n)
     }
     for (cap = ATOLL_MAX(b->cap, (size_t)MIN_CAPACITY); cap - held < n; cap *= 2)
         ;
-    grown = atoll_fault("base.buf_grow") ? NULL : realloc(b->data, cap);
+    grown = grow(b, cap);
     if (!grown)
         return -ENOMEM;
     b->data = grown;
@@ -119,6 +146,8 @@ int atoll_buf_appendf(struct atoll_buf *b, const char *fmt, ...)
 void atoll_buf_consume(struct atoll_buf *b, size_t n)
 {
     assert(n <= atoll_buf_size(b));
+    if (b->erases && n > 0)
+        explicit_bzero(b->data + b->off, n);
     b->off += n;
     if (b->off == b->len)
         b->off = b->len = 0;
@@ -126,6 +155,7 @@ void atoll_buf_consume(struct atoll_buf *b, size_t n)
 
 void atoll_buf_clear(struct atoll_buf *b)
 {
+    atoll_buf_consume(b, atoll_buf_size(b));
     b->off = b->len = 0;
 }
 

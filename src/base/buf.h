@@ -12,9 +12,13 @@ struct atoll_buf {
     size_t len;    /* end of the bytes held; off <= len <= cap */
     size_t cap;
     size_t max; /* most bytes it may ever hold */
+    bool erases;
 };
 
 void atoll_buf_init(struct atoll_buf *b, size_t max);
+/* The same for bytes that may be secrets: memory is overwritten when its bytes are consumed, when the
+ * buffer grows, and at the end. */
+void atoll_buf_init_erasing(struct atoll_buf *b, size_t max);
 void atoll_buf_done(struct atoll_buf *b);
 /* The same for a buffer that held a secret: erases its memory first. Copies from before it grew are not
  * erased, so reserve the whole size at once. */

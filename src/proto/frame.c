@@ -20,7 +20,7 @@ int atoll_channel_init(struct atoll_channel *c, int fd, size_t out_max)
 {
     *c = (struct atoll_channel){.fd = fd};
     atoll_buf_init(&c->in, ATOLL_FRAME_HEADER + ATOLL_FRAME_PAYLOAD_MAX + READ_CHUNK);
-    atoll_buf_init(&c->out, out_max);
+    atoll_buf_init_erasing(&c->out, out_max); /* variables of commands are secrets */
     return atoll_fd_set_nonblock(fd, true);
 }
 

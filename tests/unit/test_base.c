@@ -143,6 +143,26 @@ static void buf_appends_and_consumes(void **state)
     atoll_buf_done(&b);
 }
 
+/* Consumed bytes, and those that moved to the front, are overwritten. */
+static void buf_erases_what_it_drops(void **state)
+{
+    struct atoll_buf b;
+
+    (void)state;
+    atoll_buf_init_erasing(&b, 1000);
+    assert_int_equal(atoll_buf_appends(&b, "secretsecret"), 0);
+    atoll_buf_consume(&b, 6);
+    assert_null(memmem(b.data, 6, "secret", 6));
+    assert_int_equal(atoll_buf_append(&b, memset((char[246]){0}, 'x', 246), 246), 0); /* moves */
+    assert_int_equal(atoll_buf_size(&b), 252);
+    assert_memory_equal(atoll_buf_head(&b), "secretx", 7);
+    assert_int_equal(atoll_buf_append(&b, memset((char[500]){0}, 'x', 500), 500), 0); /* grows */
+    assert_memory_equal(atoll_buf_head(&b), "secretx", 7);
+    atoll_buf_clear(&b);
+    assert_null(memmem(b.data, b.cap, "secret", 6));
+    atoll_buf_done(&b);
+}
+
 static void buf_never_holds_more_than_its_maximum(void **state)
 {
     struct atoll_buf b;
@@ -461,6 +481,7 @@ int main(void)
         cmocka_unit_test(kinds_have_names),
         cmocka_unit_test(path_errnos_have_kinds),
         cmocka_unit_test(buf_appends_and_consumes),
+        cmocka_unit_test(buf_erases_what_it_drops),
         cmocka_unit_test(buf_never_holds_more_than_its_maximum),
         cmocka_unit_test(buf_of_maximum_zero_holds_nothing),
         cmocka_unit_test(buf_without_memory_yet_can_be_looked_at),

@@ -1,57 +1,16 @@
 /*
  * Logs of builds as text: of a snapshot, or of a sandbox that is made from a Dockerfile. With follow=true
- * until the build has ended. A client that reads slowly gets the rest later: the log is on disk.
+ * until the build has ended.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "api/daytona/builds.h"
+#include "api/kit/build_log.h"
 #include "engine/json_memory.h"
-#include "net/http_server.h"
-
-#define PIECE ((size_t)64 * 1024)
-
-struct log {
-    struct atoll_api_call *call;
-    struct atoll_make_watch *watch; /* owned */
-    char id[ATOLL_VERSION_ID_LEN + 1];
-    uint64_t offset;
-    bool follow;
-    char piece[PIECE];
-};
-
-static void log_free(struct log *l)
-{
-    atoll_make_unwatch(l->watch);
-    free(l);
-}
-
-static void client_gone(struct atoll_api_call *call)
-{
-    log_free(call->state);
-    atoll_api_drop(call);
-}
-
-static void end(struct log *l)
-{
-    struct atoll_api_call *call = l->call;
-
-    call->on_gone = NULL;
-    log_free(l);
-    atoll_api_end(call);
-}
-
-/* The state is read before the log: what an ended build wrote is there. */
-static bool has_ended(const struct log *l)
-{
-    struct atoll_make_view view;
-    struct atoll_error error;
-
-    return atoll_make_find(l->call->engine, NULL, l->id, &view, &error) < 0 ||
-           view.state >= ATOLL_MAKE_READY;
-}
 
 /* One entry of the log (engine/build/build.h) as a line of text. False: the client is gone. */
-static bool send_entry(struct log *l, const char *line, size_t n)
+static bool send_entry(struct atoll_http_request *req, const char *line, size_t n)
 {
     json_error_t why;
     json_t *entry = atoll_json_load(line, n, 0, &why);
@@ -65,73 +24,44 @@ static bool send_entry(struct log *l, const char *line, size_t n)
                        (long long)json_integer_value(json_object_get(entry, "step")),
                        (long long)json_integer_value(json_object_get(entry, "of")));
     if (text)
-        r = atoll_http_write(l->call->req, head, strlen(head));
+        r = atoll_http_write(req, head, strlen(head));
     if (text && r >= 0)
-        r = atoll_http_write(l->call->req, text, strlen(text));
+        r = atoll_http_write(req, text, strlen(text));
     if (text && r >= 0)
-        r = atoll_http_write(l->call->req, "\n", 1);
+        r = atoll_http_write(req, "\n", 1);
     json_decref(entry);
     return r >= 0;
 }
 
-/* The whole lines of the piece; returns their length. */
-static size_t send_lines(struct log *l, size_t n)
+/* The whole lines of the piece; a line that is longer than a piece is left out. */
+static ssize_t write_lines(struct atoll_http_request *req, const char *piece, size_t n)
 {
     size_t at = 0;
     const char *newline;
 
-    while ((newline = memchr(l->piece + at, '\n', n - at))) {
-        size_t len = (size_t)(newline - l->piece) - at;
-        if (!send_entry(l, l->piece + at, len))
-            return 0;
+    while ((newline = memchr(piece + at, '\n', n - at))) {
+        size_t len = (size_t)(newline - piece) - at;
+        if (!send_entry(req, piece + at, len))
+            return -EPIPE;
         at += len + 1;
     }
-    return at == 0 && n == PIECE ? n : at; /* a line that is longer than the piece is left out */
-}
-
-static void send(void *arg)
-{
-    struct log *l = arg;
-    bool ended = has_ended(l);
-    struct atoll_error error;
-    size_t sent;
-    ssize_t n;
-
-    do {
-        if (atoll_http_pending(l->call->req) > ATOLL_HTTP_HIGH_WATER)
-            return; /* continues when the client has read */
-        n = atoll_make_log(l->call->engine, l->id, l->offset, l->piece, sizeof(l->piece), &error);
-        sent = n > 0 ? send_lines(l, (size_t)n) : 0;
-        l->offset += sent;
-    } while (sent > 0);
-    if (ended || !l->follow || n < 0)
-        end(l);
-}
-
-static void drained(void *arg, struct atoll_http_request *req ATOLL_UNUSED)
-{
-    send(arg);
+    return (ssize_t)(at == 0 && n == ATOLL_BUILD_LOG_PIECE ? n : at);
 }
 
 static void send_log(struct atoll_api_call *call, const char *build)
 {
+    struct atoll_build_log log = {
+        .id = build, .content_type = "text/plain; charset=utf-8", .write = write_lines};
     struct atoll_error error;
-    struct log *l;
-    bool follow;
+    int r = atoll_api_query_flag(call, "follow", &log.follow, &error);
 
-    if (atoll_api_query_flag(call, "follow", &follow, &error) < 0) {
-        atoll_api_fail(call, &error);
+    if (r == 0 && log.follow && atoll_build_log_send(call, &log, &error) == 0)
         return;
-    }
-    l = atoll_api_alloc(sizeof(*l));
-    l->call = call;
-    (void)snprintf(l->id, sizeof(l->id), "%s", build);
-    l->follow = follow && atoll_make_watch(call->engine, l->id, send, l, &l->watch, &error) == 0;
-    call->state = l;
-    call->on_gone = client_gone;
-    atoll_api_begin(call, 200, "text/plain; charset=utf-8", -1);
-    atoll_http_on_drain(call->req, drained, l);
-    send(l);
+    log.follow = false; /* what cannot be followed is sent as far as it is */
+    if (r == 0)
+        r = atoll_build_log_send(call, &log, &error);
+    if (r < 0)
+        atoll_api_fail(call, &error);
 }
 
 /* The build of what the path names; false: the call has been answered. */
