@@ -21,11 +21,11 @@ void atoll_daytona_health(struct atoll_api_call *call, const uint8_t *body ATOLL
 void atoll_daytona_config(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                           size_t n ATOLL_UNUSED)
 {
-    char origin[ATOLL_DAYTONA_ORIGIN_MAX], url[ATOLL_DAYTONA_ORIGIN_MAX + 32];
+    char origin[ATOLL_ORIGIN_MAX], url[ATOLL_ORIGIN_MAX + 32];
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    atoll_daytona_origin(call->api, call->req, origin);
+    atoll_origin(call->api, call->req, origin);
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_json_text(&out, "version", ATOLL_DAYTONA_VERSION);

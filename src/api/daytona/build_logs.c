@@ -93,11 +93,11 @@ static bool find_of_snapshot(struct atoll_api_call *call, char out[ATOLL_VERSION
 
 static void reply_url(struct atoll_api_call *call, const char *kind, const char *id)
 {
-    char origin[ATOLL_DAYTONA_ORIGIN_MAX], url[ATOLL_DAYTONA_ORIGIN_MAX + 128];
+    char origin[ATOLL_ORIGIN_MAX], url[ATOLL_ORIGIN_MAX + 128];
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    atoll_daytona_origin(call->api, call->req, origin);
+    atoll_origin(call->api, call->req, origin);
     (void)snprintf(url, sizeof(url), "%s" ATOLL_DAYTONA_BASE "/%s/%s/build-logs", origin, kind, id);
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');

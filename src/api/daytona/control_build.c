@@ -361,7 +361,7 @@ static void wait_for_build(struct atoll_api_call *call, const struct atoll_dayto
 {
     struct atoll_daytona *daytona = atoll_daytona_of(call->api);
     struct atoll_daytona_waiting *w;
-    char origin[ATOLL_DAYTONA_ORIGIN_MAX];
+    char origin[ATOLL_ORIGIN_MAX];
     struct atoll_error error;
     struct atoll_buf buf;
     struct atoll_json_out out;
@@ -381,7 +381,7 @@ static void wait_for_build(struct atoll_api_call *call, const struct atoll_dayto
         atoll_api_fail(call, &error);
         return;
     }
-    atoll_daytona_origin(call->api, call->req, origin);
+    atoll_origin(call->api, call->req, origin);
     atoll_api_reply_init(&buf, &out);
     atoll_daytona_waiting_view(&out, w, origin, atoll_daytona_detail_for(call));
     atoll_api_reply(call, 200, &out);

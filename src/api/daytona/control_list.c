@@ -359,14 +359,14 @@ struct page {
 
 static void reply(struct atoll_api_call *call, const struct query *q, const struct page *page)
 {
-    char origin[ATOLL_DAYTONA_ORIGIN_MAX];
+    char origin[ATOLL_ORIGIN_MAX];
     size_t count, total, shown = 0, i = page->skip;
     struct entry *entries = gather(q, &count, &total);
     const struct entry *e = NULL;
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    atoll_daytona_origin(call->api, call->req, origin);
+    atoll_origin(call->api, call->req, origin);
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_json_open(&out, "items", '[');

@@ -210,11 +210,11 @@ void atoll_daytona_expire_preview(struct atoll_api_call *call, const uint8_t *bo
 void atoll_daytona_toolbox_url(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                size_t n ATOLL_UNUSED)
 {
-    char origin[ATOLL_DAYTONA_ORIGIN_MAX], url[ATOLL_DAYTONA_ORIGIN_MAX + 32];
+    char origin[ATOLL_ORIGIN_MAX], url[ATOLL_ORIGIN_MAX + 32];
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    atoll_daytona_origin(call->api, call->req, origin);
+    atoll_origin(call->api, call->req, origin);
     (void)snprintf(url, sizeof(url), "%s" ATOLL_DAYTONA_BASE "/toolbox", origin);
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');

@@ -59,13 +59,13 @@ static bool reply_waiting(struct atoll_api_call *call, bool remove)
 {
     struct atoll_daytona_waiting *w =
         atoll_daytona_waiting_find(call->api, call->caller.tenant, call->params.id);
-    char origin[ATOLL_DAYTONA_ORIGIN_MAX];
+    char origin[ATOLL_ORIGIN_MAX];
     struct atoll_buf buf;
     struct atoll_json_out out;
 
     if (!w || atoll_engine_find(call->engine, call->params.id))
         return false;
-    atoll_daytona_origin(call->api, call->req, origin);
+    atoll_origin(call->api, call->req, origin);
     atoll_api_reply_init(&buf, &out);
     atoll_daytona_waiting_view(&out, w, origin, atoll_daytona_detail_for(call));
     if (remove)

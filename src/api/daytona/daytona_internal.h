@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include "api/daytona/daytona.h"
 #include "api/fields.h"
+#include "api/kit/origin.h"
 #include "api/preview_rules.h"
 #include "base/list.h"
 #include "base/map.h"
@@ -18,7 +19,6 @@
 #define ATOLL_DAYTONA_BUILD_TEMPLATE \
     "daytona-build" /* of versions that single sandboxes are made from; they have no tags */
 #define ATOLL_DAYTONA_DISK_LABEL "atoll.daytona.disk" /* of images: GiB of a snapshot's sandboxes */
-#define ATOLL_DAYTONA_ORIGIN_MAX 300
 #define ATOLL_DAYTONA_FACTS_MAX ((size_t)64 * 1024)
 
 /* state.c: the state of the facade. */
@@ -70,9 +70,6 @@ int atoll_daytona_change(struct atoll_engine *engine, const char *id, const char
 
 /* views.c */
 
-/* "http://host:port" as the client of the request reaches this daemon; req may be NULL. */
-void atoll_daytona_origin(const struct atoll_api *api, const struct atoll_http_request *req,
-                          char out[ATOLL_DAYTONA_ORIGIN_MAX]);
 /* "started", "stopped" … */
 const char *atoll_daytona_state(const struct atoll_sandbox_view *view, const json_t *facts);
 enum atoll_daytona_detail {

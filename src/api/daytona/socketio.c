@@ -28,7 +28,7 @@ struct socket {
     char key_id[33];
     enum atoll_scope scope; /* of the key */
     char sid[SID_LEN + 1];
-    char origin[ATOLL_DAYTONA_ORIGIN_MAX];
+    char origin[ATOLL_ORIGIN_MAX];
     bool waits_for_pong;
 };
 
@@ -191,7 +191,7 @@ void atoll_daytona_socketio(struct atoll_api_call *call, const uint8_t *body ATO
     s = atoll_api_alloc(sizeof(*s));
     s->daytona = daytona;
     s->session.drop = drop_session;
-    atoll_daytona_origin(call->api, call->req, s->origin);
+    atoll_origin(call->api, call->req, s->origin);
     if (atoll_ws_accept(call->req, &callbacks, s, MESSAGE_MAX, &s->ws, &error) < 0) {
         free(s);
         atoll_api_fail(call, &error);

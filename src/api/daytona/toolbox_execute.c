@@ -75,7 +75,7 @@ static void reply_output(struct execution *x, const struct atoll_exec_result *re
 
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
-    atoll_json_i64(&out, "exitCode", atoll_toolbox_exit_code(result));
+    atoll_json_i64(&out, "exitCode", atoll_exit_code(result));
     atoll_toolbox_output_plain(&x->output, &out);
     atoll_json_close(&out, '}');
     atoll_api_reply(x->call, 200, &out);

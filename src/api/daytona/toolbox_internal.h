@@ -2,6 +2,7 @@
 #include "api/daytona/daytona.h"
 #include "api/fields.h"
 #include "api/kit/exec_pump.h"
+#include "api/kit/exit_code.h"
 
 /*
  * Shared by the files of the toolbox. Processes of the toolbox are execs of the engine: an id that
@@ -67,10 +68,6 @@ void atoll_toolbox_output_lines(const struct atoll_toolbox_output *o, struct ato
 /* Appends the output in the format of logs; out holds ATOLL_TOOLBOX_MUX_MAX(ATOLL_TOOLBOX_OUTPUT_MAX). */
 int atoll_toolbox_output_marked(const struct atoll_toolbox_output *o,
                                 struct atoll_buf *out) ATOLL_MUST_CHECK;
-
-/* The exit status as a shell shows it: 128 + signal for a process that a signal ended. Not for an end
- * that is LOST. */
-int atoll_toolbox_exit_code(const struct atoll_exec_result *result);
 
 /* toolbox_body.c: decodes a body; false: the call has been refused. */
 bool atoll_toolbox_decode(struct atoll_api_call *call, struct atoll_body *body,

@@ -191,9 +191,3 @@ int atoll_toolbox_output_marked(const struct atoll_toolbox_output *o, struct ato
 {
     return mux_all(o, out);
 }
-
-int atoll_toolbox_exit_code(const struct atoll_exec_result *result)
-{
-    return result->kind == ATOLL_END_EXITED ? result->code
-                                            : 128 + (result->signal ? result->signal : 9);
-}

@@ -68,7 +68,7 @@ void atoll_toolbox_process_result(struct atoll_json_out *out,
     char name[24];
 
     if (result->kind != ATOLL_END_LOST)
-        atoll_json_i64(out, "exitCode", atoll_toolbox_exit_code(result));
+        atoll_json_i64(out, "exitCode", atoll_exit_code(result));
     atoll_json_text(out, "reason", reason_of(result));
     if (!signal)
         return;

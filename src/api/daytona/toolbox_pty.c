@@ -506,7 +506,7 @@ static void write_end(struct atoll_json_out *out, const struct atoll_exec_result
                              : sigabbrev_np(result->signal);
     char reason[24];
 
-    atoll_json_i64(out, "exitCode", atoll_toolbox_exit_code(result));
+    atoll_json_i64(out, "exitCode", atoll_exit_code(result));
     if (!signal)
         return;
     (void)snprintf(reason, sizeof(reason), "SIG%s", signal);

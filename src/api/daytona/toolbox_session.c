@@ -206,7 +206,7 @@ int atoll_toolbox_command_code(const struct atoll_exec_result *result,
     bool is_cut = result->kind == ATOLL_END_KILLED_BY && shell &&
                   strcmp(result->reason, ATOLL_TOOLBOX_WHO) == 0;
 
-    return atoll_toolbox_exit_code(is_cut ? shell : result);
+    return atoll_exit_code(is_cut ? shell : result);
 }
 
 /* The command of a session that has ended has ended, too, even if its relay still waits. */
@@ -221,7 +221,7 @@ static void write_command(struct atoll_json_out *out, const struct atoll_exec_vi
     if (view->result)
         atoll_json_i64(out, "exitCode", atoll_toolbox_command_code(view->result, shell));
     else if (shell)
-        atoll_json_i64(out, "exitCode", atoll_toolbox_exit_code(shell));
+        atoll_json_i64(out, "exitCode", atoll_exit_code(shell));
     atoll_json_close(out, '}');
 }
 

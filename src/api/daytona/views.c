@@ -11,23 +11,6 @@
 
 #define GIB 1073741824.0
 
-/* Where clients reach this daemon. */
-
-void atoll_daytona_origin(const struct atoll_api *api, const struct atoll_http_request *req,
-                          char out[ATOLL_DAYTONA_ORIGIN_MAX])
-{
-    const char *host = req ? atoll_http_header(req, "host") : NULL;
-    const char *proto = req ? atoll_http_header(req, "x-forwarded-proto") : NULL;
-    const struct atoll_preview_site *site = atoll_api_site(api);
-    bool tls = req && (atoll_http_peer(req)->is_tls || (proto && strcmp(proto, "https") == 0));
-
-    if (host && *host && strlen(host) < 256 && !(req && atoll_http_peer(req)->is_unix))
-        (void)snprintf(out, ATOLL_DAYTONA_ORIGIN_MAX, "%s://%s", tls ? "https" : "http", host);
-    else
-        (void)snprintf(out, ATOLL_DAYTONA_ORIGIN_MAX, "http://localhost:%u",
-                       site ? (unsigned)site->port : 0u);
-}
-
 /* States. */
 
 static const char *state_of_kept(const struct atoll_sandbox_view *v, const json_t *facts)
@@ -211,7 +194,7 @@ void atoll_daytona_view_of(struct atoll_json_out *out, const char *key, const st
                            const char *origin, const struct atoll_sandbox_view *v,
                            const json_t *facts, enum atoll_daytona_detail detail)
 {
-    char url[ATOLL_DAYTONA_ORIGIN_MAX + 32];
+    char url[ATOLL_ORIGIN_MAX + 32];
 
     (void)snprintf(url, sizeof(url), "%s" ATOLL_DAYTONA_BASE "/toolbox", origin);
     atoll_json_open(out, key, '{');
@@ -255,7 +238,7 @@ void atoll_daytona_view_sandbox(struct atoll_json_out *out, const char *key,
 void atoll_daytona_reply_sandbox(struct atoll_api_call *call, int status, const char *id)
 {
     const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, id);
-    char origin[ATOLL_DAYTONA_ORIGIN_MAX];
+    char origin[ATOLL_ORIGIN_MAX];
     struct atoll_buf buf;
     struct atoll_json_out out;
 
@@ -263,7 +246,7 @@ void atoll_daytona_reply_sandbox(struct atoll_api_call *call, int status, const 
         atoll_daytona_no_sandbox(call);
         return;
     }
-    atoll_daytona_origin(call->api, call->req, origin);
+    atoll_origin(call->api, call->req, origin);
     atoll_api_reply_init(&buf, &out);
     atoll_daytona_view_sandbox(&out, NULL, call->api, origin, sandbox,
                                atoll_daytona_detail_for(call));

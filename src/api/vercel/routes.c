@@ -23,6 +23,7 @@ const struct atoll_routes atoll_vercel_control_routes = {
     ATOLL_VERCEL_PARAM_COUNT};
 
 static const struct atoll_routes *const tables[] = {&atoll_vercel_control_routes,
-                                                    &atoll_vercel_session_routes, NULL};
+                                                    &atoll_vercel_session_routes,
+                                                    &atoll_vercel_interactive_routes, NULL};
 
 const struct atoll_facade atoll_vercel_facade = {.tables = tables};

@@ -36,8 +36,9 @@ extern const struct atoll_facade atoll_vercel_facade; /* routes.c */
  *   #define ROWS(BASE) {ATOLL_POST, BASE "/cmd", …}, …
  *   static const struct atoll_route rows[] = {ROWS(ATOLL_VERCEL_SESSION), ROWS(ATOLL_VERCEL_SESSION_OLD)};
  */
-extern const struct atoll_routes atoll_vercel_control_routes; /* routes.c */
-extern const struct atoll_routes atoll_vercel_session_routes; /* session_routes.c */
+extern const struct atoll_routes atoll_vercel_control_routes;     /* routes.c */
+extern const struct atoll_routes atoll_vercel_session_routes;     /* session_routes.c */
+extern const struct atoll_routes atoll_vercel_interactive_routes; /* interactive.c: own protocol */
 
 /*
  * protocols.c: for the tables above. Both authorize by key and find the sandbox of the path; errors
