@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "engine/provider/providers.h"
+#include "engine/volume/opened.h"
 
 /* Headers of responses that pages of other origins may read. */
 #define EXPOSED "X-Request-Id, Location, Retry-After, Allow, ETag, Content-Disposition"
@@ -80,6 +81,7 @@ static void finished(struct atoll_api_call *call, int status)
     log_access(call, status);
     atoll_api_audit(call, status);
     atoll_api_measure(call, status);
+    atoll_volume_leave(call->volume);
 }
 
 void atoll_api_reply_init(struct atoll_buf *buf, struct atoll_json_out *out)

@@ -29,6 +29,7 @@ struct atoll_api_call {
     struct atoll_kept_answer *idempotency; /* the response is to be stored; or NULL */
     void (*on_gone)(struct atoll_api_call *call); /* called after req became NULL */
     void *state;                                  /* the handler's */
+    struct atoll_volume_use *volume; /* its files are the subject; left with the call. Or NULL */
     /* Writes further members beside "error" of our own error body; or NULL. */
     void (*error_more)(const struct atoll_api_call *call, struct atoll_json_out *out);
     bool handled;  /* the handler owns the call, not the router */

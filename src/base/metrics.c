@@ -298,6 +298,11 @@ static const struct row {
         {"atoll_builds_total", COUNTER, {"result"}, NULL, "Builds that ended, by result."},
     [ATOLL_METRIC_BUILD_STEPS] =
         {"atoll_build_steps_total", COUNTER, {"result"}, NULL, "Steps of builds, by result."},
+    [ATOLL_METRIC_VOLUMES_OPEN] = {"atoll_volumes_open",
+                                   GAUGE,
+                                   {NULL},
+                                   NULL,
+                                   "Volumes whose files requests reach without a sandbox."},
     [ATOLL_METRIC_UNPACKS] = {"atoll_unpacks_total",
                               COUNTER,
                               {"result"},

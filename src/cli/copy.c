@@ -32,8 +32,9 @@ int atoll_cli_copy_target(const struct atoll_cli_copy *copy, const char *what, c
         r = atoll_link_target(&user, err, "&user=%s", copy->user);
     if (r < 0)
         return r;
-    n = snprintf(ret->text, sizeof(ret->text), "/api/sandboxes/%s/files%s%.*s%.*s%s", copy->sandbox,
-                 what, (int)strlen(base.text), base.text, (int)strlen(user.text), user.text, query);
+    n = snprintf(ret->text, sizeof(ret->text), "/api/%s/%s/files%s%.*s%.*s%s",
+                 copy->is_volume ? "volumes" : "sandboxes", copy->sandbox, what,
+                 (int)strlen(base.text), base.text, (int)strlen(user.text), user.text, query);
     if ((size_t)n >= sizeof(ret->text))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG, "the path is too long");
     return 0;

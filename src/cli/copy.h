@@ -2,7 +2,7 @@
 #include "cli/client.h"
 
 /*
- * Copies of files and directories between this machine and a sandbox.
+ * Copies of files and directories between this machine and a sandbox or a volume.
  *
  * Everything that comes out of a sandbox is hostile: names, types, links. A download therefore
  * works with descriptors only, never follows a link, writes to temporary names and renames them, and
@@ -10,7 +10,8 @@
  */
 struct atoll_cli_copy {
     struct atoll_cli *cli;
-    const char *sandbox; /* id */
+    const char *sandbox; /* id, or the name of a volume */
+    bool is_volume;
     const char *user; /* user inside the sandbox whose permissions apply; NULL: the default user */
     uint64_t files, directories, links, bytes;
     json_t *skipped; /* owned: [{"path","reason"}] */
@@ -32,7 +33,7 @@ int atoll_cli_copy_download(struct atoll_cli_copy *copy, const char *remote, con
 #define ATOLL_CLI_COPY_DEPTH_MAX 128
 #define ATOLL_CLI_COPY_PATH_MAX 4096
 
-/* A request about one path: METHOD /api/sandboxes/ID/files<what>?path=PATH<&query>. */
+/* A request about one path: METHOD /api/sandboxes/ID/files<what>?path=PATH<&query>, or /api/volumes/NAME. */
 int atoll_cli_copy_call(struct atoll_cli_copy *copy, const char *method, const char *what,
                         const char *path, const char *query, json_t **ret_reply,
                         struct atoll_error *err) ATOLL_MUST_CHECK;

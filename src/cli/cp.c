@@ -20,9 +20,11 @@ static const struct atoll_cli_option options_table[] = {
     {0},
 };
 
-/* SANDBOX:PATH. A local name with a colon is written ./like:this. */
+#define VOLUME "volume:"
+
+/* SANDBOX:PATH or volume:NAME/PATH. A local name with a colon is written ./like:this. */
 struct side {
-    bool remote;
+    bool remote, is_volume;
     char sandbox[ATOLL_LINK_ID_MAX];
     const char *path;
 };
@@ -30,14 +32,17 @@ struct side {
 static struct side parse_side(const char *text)
 {
     struct side side = {.path = text};
-    size_t n = strcspn(text, ":/");
+    bool is_volume = strncmp(text, VOLUME, strlen(VOLUME)) == 0;
+    const char *name = is_volume ? text + strlen(VOLUME) : text;
+    size_t n = strcspn(name, ":/");
 
-    if (text[n] != ':' || n >= sizeof(side.sandbox))
+    if ((name[n] != ':' && !is_volume) || n >= sizeof(side.sandbox))
         return side;
-    memcpy(side.sandbox, text, n);
+    memcpy(side.sandbox, name, n);
     if (atoll_text_is_name(side.sandbox)) {
         side.remote = true;
-        side.path = text + n + 1;
+        side.is_volume = is_volume;
+        side.path = is_volume ? (name[n] ? name + n : "/") : name + n + 1;
     }
     return side;
 }
@@ -72,13 +77,14 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
     if (from.remote == to.remote)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           from.remote ? "one side must be local; copy to this machine first"
-                                      : "one side must be SANDBOX:PATH");
+                                      : "one side must be SANDBOX:PATH or volume:NAME/PATH");
     if (to.remote && strcmp(to.path, "-") == 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "name a path in the sandbox");
     if (cli->json && strcmp(to.path, "-") == 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "--json and the file cannot both go to standard output");
     atoll_cli_copy_init(&copy, cli, sandbox, o->user);
+    copy.is_volume = from.is_volume || to.is_volume;
     r = from.remote ? atoll_cli_copy_download(&copy, from.path, to.path, err)
                     : atoll_cli_copy_upload(&copy, from.path, to.path, err);
     if (r == 0)
@@ -90,9 +96,10 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 const struct atoll_cli_verb atoll_cli_cp = {
     .name = "cp",
     .args = "[OPTION]... SRC DST",
-    .summary = "copy files and directories into or out of a sandbox",
+    .summary = "copy files and directories into or out of a sandbox or a volume",
     .help =
-        "One of SRC and DST is SANDBOX:PATH; a relative PATH starts in the user's home.\n"
+        "One of SRC and DST is SANDBOX:PATH; a relative PATH starts in the user's home. Or it is\n"
+        "volume:NAME/PATH, a path in a volume; no sandbox need run.\n"
         "Copies whole directories, keeps modes and symbolic links, and takes - as standard input or\n"
         "output. A local name with a colon is written ./like:this.\n"
         "\n"
@@ -104,6 +111,7 @@ const struct atoll_cli_verb atoll_cli_cp = {
         "  atoll cp data.csv $id:               into the home directory\n"
         "  atoll cp src $id:/data/              a directory, as /data/src\n"
         "  atoll cp $id:/data/out .             out of the sandbox\n"
+        "  atoll cp model.bin volume:data/      into a volume\n"
         "  tar c src | atoll cp - $id:src.tar   from standard input\n",
     .options = options_table,
     .options_size = sizeof(struct options),

@@ -69,6 +69,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_template_share,
     &atoll_cli_template_rm,
     &atoll_cli_template_gc,
+    &atoll_cli_volume_create,
     &atoll_cli_volume_ls,
     &atoll_cli_volume_rm,
     &atoll_cli_key_create,

@@ -1,5 +1,8 @@
 /* Volumes: data that outlives sandboxes. */
+#include <stdio.h>
+#include "cli/client.h"
 #include "cli/collection.h"
+#include "cli/print.h"
 
 static const struct atoll_cli_column columns[] = {
     {.title = "NAME", .member = "name"},
@@ -15,10 +18,54 @@ const struct atoll_cli_verb atoll_cli_volume_ls = {
     .name = "volume ls",
     .args = "",
     .summary = "list volumes",
-    .help = "The first sandbox that mounts a volume (--volume) creates it. It exists until it is\n"
-            "removed.\n",
+    .help =
+        "The first sandbox that mounts a volume (--volume), or `atoll volume create`, creates it. It\n"
+        "exists until it is removed. `atoll cp` copies files into and out of it.\n",
     .collection = &volumes,
     .run = atoll_cli_collection_ls,
+};
+
+struct options {
+    struct atoll_cli_common common;
+    const char *provider;
+};
+
+static const struct atoll_cli_option options_table[] = {
+    {"provider", 0, ATOLL_CLI_TEXT, offsetof(struct options, provider), "PROVIDER",
+     "provider that keeps it (default: the one that makes templates)", NULL},
+    ATOLL_CLI_COMMON(struct options),
+    {0},
+};
+
+static int create(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED, char **argv,
+                  struct atoll_error *err)
+{
+    const struct options *o = options;
+    ATOLL_AUTOJSON json_t *request =
+        json_pack("{s:s, s:s*}", "name", argv[0], "provider", o->provider);
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    int r = atoll_cli_call(cli, "POST", "/api/volumes", request, &reply, err);
+
+    if (r < 0)
+        return r;
+    if (cli->json)
+        return atoll_cli_print_json(reply, err);
+    (void)printf("%s\n", argv[0]);
+    return ATOLL_CLI_OK;
+}
+
+const struct atoll_cli_verb atoll_cli_volume_create = {
+    .name = "volume create",
+    .args = "[OPTION]... NAME",
+    .summary = "create an empty volume",
+    .help =
+        "Sandboxes mount it by --volume NAME:PATH, and `atoll cp FILE volume:NAME/` copies a file\n"
+        "into it.\n",
+    .options = options_table,
+    .options_size = sizeof(struct options),
+    .min_args = 1,
+    .max_args = 1,
+    .run = create,
 };
 
 const struct atoll_cli_verb atoll_cli_volume_rm = {

@@ -11,6 +11,7 @@
 #include "engine/network/secrets.h"
 #include "engine/template/pull.h"
 #include "engine/template/unpack.h"
+#include "engine/volume/opened.h"
 
 #define PROGRESS_MS 1000 /* minimum interval of progress events of one create */
 
@@ -93,6 +94,7 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     atoll_templates_init(engine);
     atoll_list_init(&engine->builds);
     atoll_list_init(&engine->captures);
+    atoll_list_init(&engine->volumes);
     atoll_list_init(&engine->unpacks);
     atoll_list_init(&engine->unpack_queue);
     atoll_map_init(&engine->unpack_files);
@@ -138,6 +140,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     engine->network = atoll_network_free(engine->network);
     atoll_builds_done(engine);
     atoll_unpacks_done(engine);
+    atoll_volumes_done(engine);
     engine->images = atoll_images_free(engine->images);
     atoll_timer_cancel(&engine->reaper);
     atoll_timer_cancel(&engine->sampler);

@@ -123,6 +123,7 @@ struct atoll_engine {
     uint32_t creating;                 /* creates in progress on this machine, of all tenants */
     struct atoll_list builds;          /* of struct atoll_build; build.c */
     struct atoll_list captures;        /* of struct capture; state/capture.c */
+    struct atoll_list volumes;         /* of struct opened; volume/opened.c */
     struct atoll_makes *makes;         /* owned, or NULL; build/ */
     struct atoll_template_tables template_tables;
     struct atoll_list unpacks;      /* of struct atoll_unpack; unpack.c */

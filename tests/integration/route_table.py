@@ -485,7 +485,14 @@ OPERATORS = {
     "POST /api/images/pull": Entry(Ask(403, body={"image": "localhost:1/x"}), Ask(400, body={"image": "-x"})),
     # Tenants have no volumes unless the operator permits it: see test_volumes.py.
     "GET /api/volumes": Entry(Ask(200, check=has("volumes")), Ask(400, "?provider=nobody")),
+    "POST /api/volumes": Entry(Ask(403, body={"name": "x"}), Ask(400, body={"name": "a/b"})),
     "DELETE /api/volumes/{name}": Entry(Ask(404), Ask(400, at={"name": ".bad"})),
+    **{f"{method} /api/volumes/{{name}}/files{what}": Entry(
+        Ask(404, "?path=f" + more, body=b"x" if method == "PUT" else None), Ask(400, at={"name": ".bad"}))
+       for method, what, more in (
+           ("GET", "", ""), ("PUT", "", ""), ("DELETE", "", ""), ("GET", "/stat", ""), ("GET", "/list", ""),
+           ("POST", "/mkdir", ""), ("POST", "/move", "&to=g"), ("POST", "/chmod", "&mode=0644"),
+           ("POST", "/chown", "&owner=root"), ("POST", "/symlink", "&target=g"))},
     "GET /api/keys": Entry(Ask(200, check=has("keys", 0, "id")), BAD_ALL),
     "POST /api/keys": Entry(Ask(201, body={"tenant": "acme", "scope": "read"}, check=has("key")),
                             Ask(400, body={"tenant": "acme", "scope": "all"})),

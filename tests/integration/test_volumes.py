@@ -174,3 +174,84 @@ def test_by_the_command_line(daemon):
     daemon.atoll("rm", box, check=True)
     assert daemon.atoll("run", "--volume", "cli-data:/data:ro", "--", "cat", "/data/f", check=True).stdout == "x\n"
     daemon.atoll("volume", "rm", "cli-data", check=True)
+
+
+def count_open(mortal):
+    """Volumes whose files are served, by the daemon's own count."""
+    text = mortal.rest.get("/metrics").body.decode()
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("atoll_volumes_open ")), 0)
+
+
+def test_files_without_a_sandbox(mortal, make):
+    rest, files = mortal.rest, "/api/volumes/data/files"
+    assert rest.get(files, path="f").status == 404
+    assert rest.get("/api/volumes").json["volumes"] == []
+    assert rest.post("/api/volumes", {"name": "data"}).status == 201
+    assert rest.post("/api/volumes", {"name": "data"}).status == 409
+    put = rest.put(files, b"hello", path="a/f", mode="0640")
+    assert put.status == 200 and put.json["path"] == "/a/f" and put.json["mode"] == "0640"
+    assert rest.get(files, path="/a/f").body == b"hello"
+    assert rest.get(f"{files}/list", path="/", depth=2).json["entries"][1]["path"] == "/a/f"
+    assert rest.get("/api/sandboxes").json["sandboxes"] == []
+    # One sandbox serves all of it, and goes some seconds after the last request.
+    assert count_open(mortal) == 1
+    box = make(("data", "/data"))
+    assert box.out("stat -c '%U %a' /data/a/f; echo more >> /data/a/f; cat /data/a/f") == "user 640\nhellomore"
+    box.out("echo secret > /data/root; chmod 600 /data/root", user="root")
+    assert rest.get(files, path="root").body == b"secret\n"
+    assert rest.post(f"{files}/move", path="root", to="/a/moved").json["path"] == "/a/moved"
+    assert rest.post(f"{files}/chown", path="a/moved", owner="user").status == 204
+    assert box.out("stat -c %U /data/a/moved") == "user"
+    assert rest.delete(files, path="a", recursive="true").status == 204
+    assert box.out("ls /data") == ""
+    wait_until(lambda: count_open(mortal) == 0, 30, lambda: "the volume is still open")
+    assert rest.get(f"{files}/stat", path="/").json["type"] == "directory"
+
+
+def test_files_do_not_leave_their_volume(mortal, make):
+    rest, files = mortal.rest, "/api/volumes/data/files"
+    make(("data", "/data")).out("ln -s /etc /data/etc; echo x > /data/f")
+    for path in ("..", "../etc/passwd", "a/../../etc/passwd", "/.."):
+        assert rest.get(files, path=path).status == 400, path
+    # A link leads to the sandbox that serves the volume, which has nothing of the host.
+    passwd = rest.get(files, path="etc/passwd")
+    assert passwd.status == 404 or b"root:" in passwd.body
+    assert rest.get(files, path="etc/atoll").status == 404
+    assert rest.get(files, path="..f").status == 404
+
+
+def test_a_removal_ends_what_served_the_files(mortal):
+    rest = mortal.rest
+    assert rest.post("/api/volumes", {"name": "short"}).status == 201
+    assert rest.put("/api/volumes/short/files", b"x", path="f").status == 200
+    assert rest.delete("/api/volumes/short").status == 204
+    assert rest.get("/api/volumes/short/files", path="f").status == 404
+    assert rest.get("/api/volumes").json["volumes"] == []
+
+
+def test_files_of_other_tenants(tmp_path):
+    (tmp_path / "providers.yaml").write_text("native: {volumes: 1}\n")
+    with running(BUILD, ATOLL_PROVIDERS=str(tmp_path / "providers.yaml")) as daemon:
+        admin = Rest(daemon.socket)
+        mine, rival = (Rest(daemon.socket, {"X-API-Key": admin.post(
+            "/api/keys", {"tenant": name, "scope": "write"}).json["key"]}) for name in ("acme", "rival"))
+        assert mine.put("/api/volumes/data/files", b"x", path="f").status == 404
+        assert mine.post("/api/volumes", {"name": "data"}).status == 201
+        assert mine.put("/api/volumes/data/files", b"mine", path="f").status == 200
+        assert rival.get("/api/volumes/data/files", path="f").status == 404
+        assert rival.post("/api/volumes", {"name": "data"}).status == 201
+        assert rival.get("/api/volumes/data/files", path="f").status == 404
+        assert mine.get("/api/volumes/data/files", path="f").body == b"mine"
+        assert mine.post("/api/volumes", {"name": "more"}).status == 429
+
+
+def test_copies_by_the_command_line(daemon, tmp_path):
+    (tmp_path / "tree/sub").mkdir(parents=True)
+    (tmp_path / "tree/sub/f").write_text("deep")
+    assert daemon.atoll("volume", "create", "copied", check=True).stdout == "copied\n"
+    daemon.atoll("cp", str(tmp_path / "tree"), "volume:copied/", check=True)
+    assert daemon.atoll("cp", "volume:copied/tree/sub/f", "-", check=True).stdout == "deep"
+    daemon.atoll("cp", "volume:copied/tree", str(tmp_path / "back"), check=True)
+    assert (tmp_path / "back/sub/f").read_text() == "deep"
+    assert daemon.atoll("run", "--volume", "copied:/v", "--", "cat", "/v/tree/sub/f", check=True).stdout == "deep"
+    daemon.atoll("volume", "rm", "copied", check=True)

@@ -13,6 +13,7 @@
 #include "engine/template/export.h"
 #include "engine/template/pull.h"
 #include "engine/template/version_sbom.h"
+#include "engine/volume/opened.h"
 
 /*
  * An engine in memory for tests of the API. Answers come at once, or, while `hold` is set, when the
@@ -1498,6 +1499,27 @@ void atoll_volumes_remove(struct atoll_engine *engine, const char *tenant, const
     (void)provider;
     (void)name;
     fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
+void atoll_volume_enter(struct atoll_engine *engine, const struct atoll_volume_request *request,
+                        atoll_volume_fn *done, void *arg)
+{
+    static int only; /* the use of every request: the tests need no more */
+    const struct atoll_error *error = fake_failure(engine);
+
+    (void)request;
+    done(arg, error ? NULL : (struct atoll_volume_use *)(void *)&only, error);
+}
+
+const char *atoll_volume_sandbox(const struct atoll_volume_use *use)
+{
+    (void)use;
+    return "volume0000000000";
+}
+
+void atoll_volume_leave(struct atoll_volume_use *use)
+{
+    (void)use;
 }
 
 void atoll_templates_remove(struct atoll_engine *engine, const char *owner, const char *name,

@@ -70,7 +70,12 @@ atoll_rest_handler atoll_rest_image_list, atoll_rest_image_load, atoll_rest_imag
 atoll_rest_handler atoll_rest_template_push, atoll_rest_template_archive;
 /* build.c, volumes.c */
 atoll_rest_handler atoll_rest_template_build;
-atoll_rest_handler atoll_rest_volume_list, atoll_rest_volume_remove;
+atoll_rest_handler atoll_rest_volume_list, atoll_rest_volume_create, atoll_rest_volume_remove;
+/* volume_files.c */
+atoll_rest_handler atoll_rest_volume_download, atoll_rest_volume_upload,
+    atoll_rest_volume_file_remove, atoll_rest_volume_stat, atoll_rest_volume_files,
+    atoll_rest_volume_mkdir, atoll_rest_volume_move, atoll_rest_volume_chmod,
+    atoll_rest_volume_chown, atoll_rest_volume_symlink;
 /* state.c */
 atoll_rest_handler atoll_rest_sandbox_snapshot, atoll_rest_snapshot_create,
     atoll_rest_snapshot_list, atoll_rest_sandbox_snapshots, atoll_rest_sandbox_fork,

@@ -10,6 +10,7 @@
 #define STREAM ATOLL_BODY_STREAM
 #define FILES ATOLL_BODY_FILES
 #define BOX "/api/sandboxes/{id}"
+#define VOLUME "/api/volumes/{name}"
 #define EXEC BOX "/execs/{exec}"
 #define CONTEXT BOX "/contexts/{name}"
 #define SESSION "/api/sessions/{session}"
@@ -129,7 +130,28 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    "/api/builds/{name}/log", READ, NONE,  atoll_rest_make_log, "offset, follow"},
 
     {ATOLL_GET,    "/api/volumes",         READ,  NONE,   atoll_rest_volume_list, "provider"},
-    {ATOLL_DELETE, "/api/volumes/{name}",  WRITE, NONE,   atoll_rest_volume_remove, "provider"},
+    {ATOLL_POST,   "/api/volumes",         WRITE, JSON,   atoll_rest_volume_create, ""},
+    {ATOLL_DELETE, VOLUME,                 WRITE, NONE,   atoll_rest_volume_remove, "provider"},
+    {ATOLL_GET,    VOLUME "/files",        READ,  NONE,   atoll_rest_volume_download,
+     "path, user, provider"},
+    {ATOLL_PUT,    VOLUME "/files",        WRITE, STREAM, atoll_rest_volume_upload,
+     "path, user, mode, provider"},
+    {ATOLL_DELETE, VOLUME "/files",        WRITE, NONE,   atoll_rest_volume_file_remove,
+     "path, user, recursive, provider"},
+    {ATOLL_GET,    VOLUME "/files/stat",   READ,  NONE,   atoll_rest_volume_stat,
+     "path, user, provider"},
+    {ATOLL_GET,    VOLUME "/files/list",   READ,  NONE,   atoll_rest_volume_files,
+     "path, user, depth, provider"},
+    {ATOLL_POST,   VOLUME "/files/mkdir",  WRITE, NONE,   atoll_rest_volume_mkdir,
+     "path, user, provider"},
+    {ATOLL_POST,   VOLUME "/files/move",   WRITE, NONE,   atoll_rest_volume_move,
+     "path, user, to, provider"},
+    {ATOLL_POST,   VOLUME "/files/chmod",  WRITE, NONE,   atoll_rest_volume_chmod,
+     "path, user, mode, provider"},
+    {ATOLL_POST,   VOLUME "/files/chown",  WRITE, NONE,   atoll_rest_volume_chown,
+     "path, user, owner, group, provider"},
+    {ATOLL_POST,   VOLUME "/files/symlink", WRITE, NONE,  atoll_rest_volume_symlink,
+     "path, user, target, provider"},
 
     {ATOLL_GET,    "/api/keys",            ADMIN, NONE,   atoll_rest_key_list, ""},
     {ATOLL_POST,   "/api/keys",            ADMIN, JSON,   atoll_rest_key_create, ""},

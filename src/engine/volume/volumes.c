@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/memory.h"
 #include "engine/engine_internal.h"
+#include "engine/volume/opened.h"
 
 /*
  * Volumes, which providers keep beside sandboxes. A request that names no provider is about those of all
@@ -132,23 +133,39 @@ static int check_unused(const struct volumes *v, const struct atoll_provider_ent
         for (size_t i = 0; s->entry == entry && i < s->options.mount_count; i++)
             if (strcmp(s->spec.tenant, v->tenant) == 0 &&
                 strcmp(s->options.mounts[i].volume, v->name) == 0)
-                return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
-                                  "sandbox %s mounts volume %s: destroy it first", s->spec.id,
-                                  v->name);
+                return s->hidden ? atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+                                              "a request uses the files of volume %s", v->name)
+                                 : atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+                                              "sandbox %s mounts volume %s: destroy it first",
+                                              s->spec.id, v->name);
     return 0;
 }
 
 static void on_removed(void *arg, const struct atoll_error *error);
 
-static void remove_at(struct volumes *v, struct atoll_provider_entry *entry)
+/* The sandbox that served its files is gone. */
+static void on_closed(void *arg, const struct atoll_error *error)
 {
+    struct volumes *v = arg;
+    struct atoll_provider_entry *entry = atoll_provider_entry_by_serial(v->engine, v->serial);
     struct atoll_error err;
 
-    v->serial = entry->serial;
-    if (check_unused(v, entry, &err) < 0)
-        end(v, &err);
+    if (!error && !entry) {
+        (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the provider was removed");
+        error = &err;
+    }
+    if (!error && check_unused(v, entry, &err) < 0)
+        error = &err;
+    if (error)
+        end(v, error);
     else
         entry->provider->ops->drop_volume(entry->provider, v->tenant, v->name, on_removed, v);
+}
+
+static void remove_at(struct volumes *v, struct atoll_provider_entry *entry)
+{
+    v->serial = entry->serial;
+    atoll_volume_close(v->engine, v->tenant, v->name, on_closed, v);
 }
 
 static void on_removed(void *arg, const struct atoll_error *error)

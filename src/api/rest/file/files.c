@@ -3,12 +3,16 @@
  */
 #include "api/rest/file/files.h"
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "api/kit/list_reply.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
+#include "engine/volume/opened.h"
 
 #define DEPTH_MAX 64
+/* The default user of the sandbox owns what it makes, with root's rights: a volume is the tenant's. */
+#define VOLUME_USER "+"
 
 static int take_path(const struct atoll_api_call *call, const char *name, const char **ret,
                      struct atoll_error *err)
@@ -25,6 +29,31 @@ static int take_path(const struct atoll_api_call *call, const char *name, const 
     return 0;
 }
 
+/* The path in the sandbox that serves the files of a volume: `path` starts at the top of the volume. The
+ * agent resolves it there, so that ".." could lead to files that are not the volume's. */
+static int enter_volume(const char *path, char *out, size_t cap, struct atoll_error *err)
+{
+    for (const char *p = path; *p; p += strcspn(p, "/"), p += strspn(p, "/"))
+        if (strncmp(p, "..", 2) == 0 && (p[2] == '/' || !p[2]))
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "a path in a volume cannot have \"..\"");
+    (void)snprintf(out, cap, ATOLL_VOLUME_ROOT "/%s", path + strspn(path, "/"));
+    return 0;
+}
+
+/* The entry as clients of its volume see it. */
+static struct atoll_am_entry shown(const struct atoll_api_call *call,
+                                   const struct atoll_am_entry *entry)
+{
+    static const size_t n = sizeof(ATOLL_VOLUME_ROOT) - 1;
+    struct atoll_am_entry e = *entry;
+
+    if (call->volume && strncmp(e.path, ATOLL_VOLUME_ROOT, n) == 0 &&
+        (!e.path[n] || e.path[n] == '/'))
+        e.path = e.path[n] ? e.path + n : "/";
+    return e;
+}
+
 bool atoll_rest_file_target(struct atoll_api_call *call, struct atoll_rest_file_target *ret)
 {
     const char *user = atoll_http_query(call->req, "user");
@@ -39,7 +68,14 @@ bool atoll_rest_file_target(struct atoll_api_call *call, struct atoll_rest_file_
         atoll_api_fail(call, &error);
         return false;
     }
-    ret->user = user && *user ? user : NULL;
+    ret->user = user && *user ? user : call->volume ? VOLUME_USER : NULL;
+    if (!call->volume)
+        return true;
+    if (enter_volume(ret->path, ret->in_volume, sizeof(ret->in_volume), &error) < 0) {
+        atoll_api_fail(call, &error);
+        return false;
+    }
+    ret->path = ret->in_volume;
     return true;
 }
 
@@ -47,12 +83,14 @@ void atoll_rest_file_entry(void *arg, const struct atoll_am_entry *entry,
                            const struct atoll_error *error)
 {
     struct atoll_api_call *call = arg;
+    struct atoll_am_entry view;
     struct atoll_buf buf;
     struct atoll_json_out out;
 
     if (!atoll_api_reply_begin(call, error, &buf, &out))
         return;
-    atoll_view_entry(&out, NULL, entry);
+    view = shown(call, entry);
+    atoll_view_entry(&out, NULL, &view);
     atoll_api_reply(call, 200, &out);
 }
 
@@ -80,16 +118,21 @@ void atoll_rest_file_move(struct atoll_api_call *call, const uint8_t *body ATOLL
                           size_t n ATOLL_UNUSED)
 {
     struct atoll_rest_file_target t;
+    char in_volume[sizeof(t.in_volume)];
     struct atoll_error error;
     const char *to;
+    int r;
 
     if (!atoll_rest_file_target(call, &t))
         return;
-    if (take_path(call, "to", &to, &error) < 0)
+    r = take_path(call, "to", &to, &error);
+    if (r == 0 && call->volume)
+        r = enter_volume(to, in_volume, sizeof(in_volume), &error);
+    if (r < 0)
         atoll_api_fail(call, &error);
     else
-        atoll_files_move(call->engine, call->params.id, t.user, t.path, to, atoll_rest_file_entry,
-                         call);
+        atoll_files_move(call->engine, call->params.id, t.user, t.path,
+                         call->volume ? in_volume : to, atoll_rest_file_entry, call);
 }
 
 void atoll_rest_file_chmod(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
@@ -170,8 +213,9 @@ void atoll_rest_file_remove(struct atoll_api_call *call, const uint8_t *body ATO
 static void list_entry(void *arg, const struct atoll_am_entry *entry)
 {
     struct atoll_list_reply *l = arg;
+    struct atoll_am_entry view = shown(l->call, entry);
 
-    atoll_view_entry(&l->out, NULL, entry);
+    atoll_view_entry(&l->out, NULL, &view);
 }
 
 void atoll_rest_file_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,

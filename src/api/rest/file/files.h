@@ -5,9 +5,10 @@
 
 #define ATOLL_REST_PATH_MAX 4095
 
-/* ?path= and ?user=, borrowed from the request. */
+/* ?path= and ?user=, borrowed from the request or from the room of the struct. */
 struct atoll_rest_file_target {
     const char *path, *user;
+    char in_volume[ATOLL_REST_PATH_MAX + 16];
 };
 
 /* False when a parameter is invalid; the call has been answered then. */

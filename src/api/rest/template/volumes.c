@@ -1,9 +1,13 @@
 /*
  * Volumes: they outlive sandboxes.
  */
+#include <errno.h>
+#include "api/fields.h"
 #include "api/kit/list_reply.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
+#include "base/text.h"
+#include "engine/volume/opened.h"
 
 static void list_one(void *arg, const struct atoll_volume_view *view)
 {
@@ -21,6 +25,56 @@ void atoll_rest_volume_list(struct atoll_api_call *call, const uint8_t *body ATO
 {
     atoll_volumes_list(call->engine, call->caller.tenant, atoll_http_query(call->req, "provider"),
                        list_one, atoll_list_reply_done, atoll_list_reply_new(call, "volumes", ']'));
+}
+
+struct volume_request {
+    const char *name, *provider;
+};
+
+#define AT(member) offsetof(struct volume_request, member)
+static const struct atoll_field volume_fields[] = {
+    {"name", ATOLL_FIELD_STRING, AT(name), 1, 64, NULL, 0},
+    {"provider", ATOLL_FIELD_STRING, AT(provider), 1, 64, NULL, 0},
+    {0},
+};
+#undef AT
+
+static void made(void *arg, struct atoll_volume_use *use, const struct atoll_error *error)
+{
+    struct atoll_api_call *call = arg;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    if (!atoll_api_reply_begin(call, error, &buf, &out))
+        return;
+    call->volume = use;
+    atoll_json_open(&out, NULL, '{');
+    atoll_json_text(&out, "name", call->params.name);
+    atoll_json_close(&out, '}');
+    atoll_api_reply(call, 201, &out);
+}
+
+void atoll_rest_volume_create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct volume_request q = {0};
+    struct atoll_error error;
+    struct atoll_body body;
+    int r = atoll_body_decode(&body, bytes, n, volume_fields, &q, &error);
+
+    if (r == 0 && !q.name)
+        r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "name is missing");
+    if (r < 0) {
+        atoll_api_fail(call, &error);
+    } else {
+        (void)!atoll_text_copy(call->params.name, sizeof(call->params.name), q.name);
+        atoll_volume_enter(call->engine,
+                           &(struct atoll_volume_request){.tenant = call->caller.tenant,
+                                                          .name = q.name,
+                                                          .provider = q.provider,
+                                                          .entry = ATOLL_VOLUME_NEW},
+                           made, call);
+    }
+    atoll_body_done(&body);
 }
 
 void atoll_rest_volume_remove(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
