@@ -1,5 +1,7 @@
 """The entries of Daytona's toolbox: by path below the sandbox, each for both bases."""
 
+from pathlib import Path
+
 from route_table import NO_ID, empty, has
 from routes import Ask, Entry
 
@@ -73,6 +75,33 @@ def an_ended_process(world):
     item = post(world, box, "/processes", {"shellCommand": "echo out"}).json["id"]
     assert world.mine.get(f"/daytona/toolbox/{box}/processes/{item}/wait").json["exitCode"] == 0
     return {"id": box, "item": item}
+
+
+SERVER = {"languageId": "python", "pathToProject": "p"}
+IN_SERVER = "?languageId=python&pathToProject=p"
+DOCUMENT = {**SERVER, "uri": "file://p/a.py"}
+
+
+def a_project(world):
+    """A directory with a document, and a language server that is not started yet."""
+    box = world.box()
+    program = "#!/usr/bin/python3\n" + (Path(__file__).parent / "fake_lsp.py").read_text()
+    answer = world.mine.put(f"/api/sandboxes/{box}/files", program.encode(), user="root", mode="755",
+                            path="/usr/local/bin/pylsp")
+    assert answer.status == 200, answer.body
+    post(world, box, "/process/execute", {"command": "mkdir p; echo 'class Known: 0' >p/a.py"})
+    return {"id": box}
+
+
+def a_server(world):
+    values = a_project(world)
+    post(world, values["id"], "/lsp/start", SERVER)
+    return values
+
+
+def knows(answer, values):
+    symbol, = answer.json
+    return symbol["name"] == "Known" and symbol["location"]["uri"] == "file:///home/user/p/a.py"
 
 
 TABLE = both({
@@ -189,8 +218,22 @@ TABLE = both({
     "GET /files/watch": Entry(
         Ask(200, "?path=.", by="stream"), Ask(404, "?path=nothing"), given=a_file),
     "POST /env": Entry(Ask(501, body={"set": {"A": "b"}}), Ask(404, at=NO_ID)),
-    "GET /lsp/{path}": Entry(Ask(501), Ask(404, at=NO_ID)),
-    "POST /lsp/{path}": Entry(Ask(501, body={}), Ask(404, at=NO_ID)),
+    "POST /lsp/start": Entry(Ask(200, body=SERVER, check=empty),
+                             Ask(400, body={**SERVER, "languageId": "cobol"}), given=a_project),
+    "POST /lsp/stop": Entry(Ask(200, body=SERVER, check=empty),
+                            Ask(400, body={**SERVER, "pathToProject": "q"}), given=a_server),
+    "POST /lsp/did-open": Entry(Ask(200, body=DOCUMENT, check=empty),
+                                Ask(404, body={**DOCUMENT, "uri": "file://p/b.py"}), given=a_server),
+    "POST /lsp/did-close": Entry(Ask(200, body=DOCUMENT, check=empty), Ask(400, body=SERVER),
+                                 given=a_server),
+    "POST /lsp/completions": Entry(
+        Ask(200, body={**DOCUMENT, "position": {"line": 1, "character": 2}},
+            check=has("items", value=[{"label": "at-1-2"}])),
+        Ask(400, body={**DOCUMENT, "position": 3}), given=a_server),
+    "GET /lsp/document-symbols": Entry(Ask(200, IN_SERVER + "&uri=file://p/a.py", check=knows),
+                                       Ask(400, IN_SERVER), given=a_server),
+    "GET /lsp/workspacesymbols": Entry(Ask(200, IN_SERVER + "&query=know", check=knows),
+                                       Ask(400, IN_SERVER), given=a_server),
     "GET /computeruse/{path}": Entry(Ask(503), Ask(404, at=NO_ID)),
     "POST /computeruse/{path}": Entry(Ask(503, body={}), Ask(404, at=NO_ID)),
     "DELETE /computeruse/{path}": Entry(Ask(503), Ask(404, at=NO_ID)),

@@ -240,6 +240,15 @@ ATOLL_DAYTONA_HANDLER(context_list);
 ATOLL_DAYTONA_HANDLER(context_delete);
 ATOLL_DAYTONA_HANDLER(interpreter_execute);
 
+/* toolbox_lsp.c */
+ATOLL_DAYTONA_HANDLER(lsp_start);
+ATOLL_DAYTONA_HANDLER(lsp_stop);
+ATOLL_DAYTONA_HANDLER(lsp_open);
+ATOLL_DAYTONA_HANDLER(lsp_close);
+ATOLL_DAYTONA_HANDLER(lsp_completions);
+ATOLL_DAYTONA_HANDLER(lsp_document_symbols);
+ATOLL_DAYTONA_HANDLER(lsp_workspace_symbols);
+
 /* toolbox_info.c */
 ATOLL_DAYTONA_HANDLER(version);
 ATOLL_DAYTONA_HANDLER(home_dir);

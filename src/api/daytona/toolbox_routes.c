@@ -70,8 +70,13 @@
     {ATOLL_POST,   BASE "/files/bulk-download",      CHANGE, BODY, CALL(file_bulk_download)}, \
     {ATOLL_GET,    BASE "/files/watch",              READ,   NONE, CALL(file_watch)}, \
     {ATOLL_POST,   BASE "/env",                      CHANGE, BODY, CALL(not_offered)}, \
-    {ATOLL_GET,    BASE "/lsp/{path}",               READ,   NONE, CALL(not_offered)}, \
-    {ATOLL_POST,   BASE "/lsp/{path}",               CHANGE, BODY, CALL(not_offered)}, \
+    {ATOLL_POST,   BASE "/lsp/start",                CHANGE, BODY, CALL(lsp_start)}, \
+    {ATOLL_POST,   BASE "/lsp/stop",                 CHANGE, BODY, CALL(lsp_stop)}, \
+    {ATOLL_POST,   BASE "/lsp/did-open",             CHANGE, BODY, CALL(lsp_open)}, \
+    {ATOLL_POST,   BASE "/lsp/did-close",            CHANGE, BODY, CALL(lsp_close)}, \
+    {ATOLL_POST,   BASE "/lsp/completions",          CHANGE, BODY, CALL(lsp_completions)}, \
+    {ATOLL_GET,    BASE "/lsp/document-symbols",     READ,   NONE, CALL(lsp_document_symbols)}, \
+    {ATOLL_GET,    BASE "/lsp/workspacesymbols",     READ,   NONE, CALL(lsp_workspace_symbols)}, \
     {ATOLL_GET,    BASE "/computeruse/{path}",       READ,   NONE, CALL(no_desktop)}, \
     {ATOLL_POST,   BASE "/computeruse/{path}",       CHANGE, BODY, CALL(no_desktop)}, \
     {ATOLL_DELETE, BASE "/computeruse/{path}",       CHANGE, NONE, CALL(no_desktop)}

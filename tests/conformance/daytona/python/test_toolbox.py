@@ -6,6 +6,7 @@ import time
 import pytest
 from daytona import (AsyncDaytona, CodeRunParams, DaytonaError, DaytonaNotFoundError, FileDownloadRequest,
                      FileUpload, SessionExecuteRequest)
+from daytona.common.lsp_server import LspCompletionPosition
 from daytona.common.pty import PtySize
 
 
@@ -122,6 +123,25 @@ def test_files(sandbox):
     refused(400, fs.delete_file, "d")
     fs.delete_file("d", recursive=True)
     refused(404, fs.list_files, "d")
+
+
+def test_language_servers(sandbox):
+    sandbox.fs.create_folder("lsp", "755")
+    sandbox.fs.upload_file(b"class Greeter:\n    def greet(self):\n        return 1\n\nGreeter().gre", "lsp/a.py")
+    refused(400, sandbox.create_lsp_server("python", "lsp").document_symbols, "lsp/a.py")
+    server = sandbox.create_lsp_server("python", "lsp")
+    server.start()
+    server.start()  # it runs already
+    server.did_open("lsp/a.py")
+    assert "Greeter" in [symbol.name for symbol in server.document_symbols("lsp/a.py")]
+    assert "greet" in [symbol.name for symbol in server.sandbox_symbols("GREET")]
+    labels = [item.label for item in server.completions("lsp/a.py", LspCompletionPosition(4, 13)).items]
+    assert any(label.startswith("greet") for label in labels), labels
+    server.did_close("lsp/a.py")
+    server.stop()
+    refused(400, server.document_symbols, "lsp/a.py")
+    none = sandbox.create_lsp_server("typescript", "lsp")
+    assert "typescript-language-server" in str(refused(500, none.start))
 
 
 def test_the_asynchronous_client():
