@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/switches.h"
@@ -233,6 +234,21 @@ static int add_tree_stack(struct atoll_buf *plan, const char *target, const char
     return add_layers(plan, overlay, atoll_stack_above_host(layers));
 }
 
+static int add_raw(struct atoll_buf *plan, const struct atoll_tree *tree)
+{
+    char name[ATOLL_LAYER_NAME_MAX + 1], target[PATH_MAX];
+    const char *rest = tree->layers;
+    int r = 0;
+
+    if (atoll_stack_count(tree->layers) == 1)
+        return add_bind(plan, ATOLL_BIND_LAYER, tree->path + 1, 0755, tree->layers);
+    for (unsigned i = 0; r == 0 && atoll_stack_next(&rest, name); i++) {
+        (void)snprintf(target, sizeof(target), "%s/%u", tree->path + 1, i);
+        r = add_bind(plan, ATOLL_BIND_LAYER, target, 0755, name);
+    }
+    return r;
+}
+
 /* Of a tree of which only a part is shown, the whole is mounted at a place of its own. */
 static int add_tree(struct atoll_buf *plan, const struct atoll_tree *tree, size_t number)
 {
@@ -241,7 +257,7 @@ static int add_tree(struct atoll_buf *plan, const struct atoll_tree *tree, size_
     int r;
 
     if (tree->raw)
-        return add_bind(plan, ATOLL_BIND_LAYER, tree->path + 1, 0755, tree->layers);
+        return add_raw(plan, tree);
     if (!tree->part)
         return add_tree_stack(plan, tree->path + 1, tree->layers);
     (void)snprintf(place, sizeof(place), ".atoll/tree%zu", number);
@@ -337,8 +353,6 @@ static int check_builder(const struct atoll_spec *spec, struct atoll_error *err)
         r = check_path(spec->trees[i].path, err);
         if (r == 0)
             r = atoll_stack_check(spec->trees[i].layers, err);
-        if (r == 0 && spec->trees[i].raw && strchr(spec->trees[i].layers, ' '))
-            r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "a raw tree is one layer");
     }
     for (size_t i = 0; r == 0 && i < spec->cache_count; i++) {
         const struct atoll_cache *cache = &spec->caches[i];

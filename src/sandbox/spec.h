@@ -97,7 +97,8 @@ struct atoll_tree {
     const char *layers; /* not empty */
     /* Only this file or directory of the tree, "a/b"; NULL: all of it. */
     const char *part;
-    /* Only one layer, as it is on disk: whiteouts are devices 0:0, as an unpacker made them. */
+    /* The layers as they are on disk: whiteouts are devices 0:0, as an unpacker made them. One layer is at
+     * `path`; of several, the lowest is at path/0, the next one at path/1 and so on. */
     bool raw;
 };
 

@@ -42,6 +42,7 @@ struct atoll_store_layer {
     const char *name, *diff_id; /* diff_id "": unknown */
     uint64_t size_bytes, files;
     int64_t created_unix_ms;
+    uint64_t implied; /* directories that its archive only implies */
 };
 
 struct atoll_store_step {

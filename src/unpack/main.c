@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "unpack/sbom.h"
+#include "unpack/settle.h"
 #include "unpack/unpack.h"
 
 #define EXIT_ARCHIVE 1
@@ -28,7 +29,8 @@ static const char usage_text[] =
     "                    [--max-path N] [--max-ratio N] DIR < ARCHIVE\n"
     "       atoll-unpack pack [--compress none|gzip|zstd] [--level N] [--plain]\n"
     "                    [--output FILE] DIR\n"
-    "       atoll-unpack sbom [--name NAME] [--output FILE] DIR...\n";
+    "       atoll-unpack sbom [--name NAME] [--output FILE] DIR...\n"
+    "       atoll-unpack settle OUT DIR...\n";
 
 static int usage(void)
 {
@@ -92,12 +94,13 @@ static int open_directory(const char *path, struct atoll_error *err)
 
 static void print_unpacked(const struct atoll_unpack_result *r)
 {
-    (void)printf(
-        "{\"diffId\":\"sha256:%s\",\"digest\":\"sha256:%s\",\"inputBytes\":%llu,"
-        "\"tarBytes\":%llu,\"bytes\":%llu,\"files\":%llu,\"skipped\":%llu,\"notes\":%llu}\n",
-        r->diff_id, r->digest, (unsigned long long)r->input_bytes, (unsigned long long)r->tar_bytes,
-        (unsigned long long)r->bytes, (unsigned long long)r->files, (unsigned long long)r->skipped,
-        (unsigned long long)r->notes);
+    (void)printf("{\"diffId\":\"sha256:%s\",\"digest\":\"sha256:%s\",\"inputBytes\":%llu,"
+                 "\"tarBytes\":%llu,\"bytes\":%llu,\"files\":%llu,\"skipped\":%llu,\"notes\":%llu,"
+                 "\"implied\":%llu}\n",
+                 r->diff_id, r->digest, (unsigned long long)r->input_bytes,
+                 (unsigned long long)r->tar_bytes, (unsigned long long)r->bytes,
+                 (unsigned long long)r->files, (unsigned long long)r->skipped,
+                 (unsigned long long)r->notes, (unsigned long long)r->implied);
 }
 
 static int run_unpack(int argc, char **argv)
@@ -219,6 +222,21 @@ static int run_sbom(int argc, char **argv)
                : 0;
 }
 
+static int run_settle(int argc, char **argv)
+{
+    struct atoll_error err;
+    uint64_t made;
+    int out;
+
+    if (argc < 3)
+        return usage();
+    out = open_directory(argv[1], &err);
+    if (out < 0 || atoll_settle(argv + 2, (size_t)argc - 2, out, &made, &err) < 0)
+        return report(STDOUT_FILENO, &err);
+    (void)printf("{\"bytes\":0,\"files\":%llu}\n", (unsigned long long)made);
+    return fflush(stdout) == 0 ? 0 : EXIT_OTHER;
+}
+
 int main(int argc, char **argv)
 {
     atoll_fd_raise_limit(); /* a deep tree has many open */
@@ -226,5 +244,7 @@ int main(int argc, char **argv)
         return run_pack(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "sbom") == 0)
         return run_sbom(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "settle") == 0)
+        return run_settle(argc - 1, argv + 1);
     return run_unpack(argc, argv);
 }

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/tar.h"
 #include "unpack/deflate.h"
+#include "unpack/tree_write.h"
 #include "unpack/unpack.h"
 
 /*
@@ -51,13 +52,6 @@ static int read_failed(const struct pack *p, int errnum, struct atoll_error *err
     return atoll_fail_errno(err, errnum, "read %.200s", p->path);
 }
 
-static bool is_kept_xattr(const char *name)
-{
-    return strcmp(name, "security.capability") == 0 ||
-           strncmp(name, "system.posix_acl_", strlen("system.posix_acl_")) == 0 ||
-           (strncmp(name, "user.", 5) == 0 && strncmp(name, "user.overlay.", 13) != 0);
-}
-
 static int by_name(const void *a, const void *b)
 {
     const struct atoll_tar_attribute *x = a, *y = b;
@@ -72,7 +66,7 @@ static void read_attributes(struct pack *p, int fd)
     p->attribute_count = 0;
     for (ssize_t i = 0; i < n; i += (ssize_t)strlen(p->names + i) + 1) {
         uint8_t *value = p->values + p->attribute_count * VALUE_MAX;
-        ssize_t len = p->attribute_count < ATTRIBUTES_MAX && is_kept_xattr(p->names + i)
+        ssize_t len = p->attribute_count < ATTRIBUTES_MAX && atoll_tree_is_kept_xattr(p->names + i)
                           ? fgetxattr(fd, p->names + i, value, VALUE_MAX)
                           : -1;
         if (len >= 0)

@@ -28,7 +28,9 @@ struct atoll_tree_writer {
     struct atoll_notes *notes; /* borrowed */
     uid_t uid;                 /* new files have these */
     gid_t gid;
-    bool acls; /* an ACL was set, so that new files may get another mode than asked for */
+    bool mark;        /* directories that are only implied */
+    uint64_t implied; /* that have the mark */
+    bool acls;        /* an ACL was set, so that new files may get another mode than asked for */
     /* The directory of the last entry. */
     int dir; /* owned */
     bool dir_gives_group;
@@ -37,11 +39,12 @@ struct atoll_tree_writer {
     size_t dated_count, dated_room;
 };
 
-struct atoll_tree_writer *atoll_tree_writer_new(int root, struct atoll_notes *notes)
+struct atoll_tree_writer *atoll_tree_writer_new(int root, struct atoll_notes *notes, bool mark)
 {
     struct atoll_tree_writer *w = atoll_alloc(sizeof(*w));
 
     w->root = root;
+    w->mark = mark;
     w->notes = notes;
     w->dir = ATOLL_NO_FD;
     w->uid = geteuid();
@@ -107,20 +110,48 @@ static int set_opaque(int dir)
     return fsetxattr(dir, OPAQUE_NAME, "y", 1, 0) < 0 ? -errno : 0;
 }
 
-/* Makes a directory at name, which may exist; what is not a directory goes. In the place of a whiteout it
- * hides what lower layers have. The result has the mode of a parent that the archive does not list. */
-static int make_dir(int parent, const char *name, bool replace)
+/* Marks a new directory that the archive does not list. Without marks it keeps what it has. */
+static int mark_implied(struct atoll_tree_writer *w, int parent, const char *name)
+{
+    int fd, r;
+
+    if (!w->mark)
+        return 0;
+    fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    r = fsetxattr(fd, ATOLL_TREE_IMPLIED, "y", 1, 0) < 0 ? -errno : 0;
+    (void)close(fd);
+    w->implied += r == 0;
+    return r == -EOPNOTSUPP ? 0 : r;
+}
+
+static void drop_mark(struct atoll_tree_writer *w, int fd)
+{
+    if (w->implied > 0 && fremovexattr(fd, ATOLL_TREE_IMPLIED) == 0)
+        w->implied--;
+}
+
+uint64_t atoll_tree_implied(const struct atoll_tree_writer *w)
+{
+    return w->implied;
+}
+
+/* Makes a directory at name, which may exist. `listed`: by the archive; then what is not a directory
+ * goes. In the place of a whiteout it hides what lower layers have. The result has the mode of a parent
+ * that the archive does not list. */
+static int make_dir(struct atoll_tree_writer *w, int parent, const char *name, bool listed)
 {
     struct stat st;
     int fd, r = 0;
 
     if (mkdirat(parent, name, 0755) == 0)
-        return 0;
+        return listed ? 0 : mark_implied(w, parent, name);
     if (errno != EEXIST || fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
     if (S_ISDIR(st.st_mode))
         return 0;
-    if (!replace && !is_whiteout(&st))
+    if (!listed && !is_whiteout(&st))
         return -ENOTDIR;
     if (unlinkat(parent, name, 0) < 0 || mkdirat(parent, name, 0755) < 0)
         return -errno;
@@ -149,7 +180,7 @@ static int make_parents(struct atoll_tree_writer *w, const char *path)
         part[(size_t)(at - path) + n] = '\0';
         next = open_below(w, part, O_PATH | O_DIRECTORY);
         if (next == -ENOENT || next == -ENOTDIR) {
-            r = make_dir(above, part + (at - path), false);
+            r = make_dir(w, above, part + (at - path), false);
             next = r < 0 ? r : open_below(w, part, O_PATH | O_DIRECTORY);
         }
         if (next < 0 || !at[n])
@@ -241,8 +272,7 @@ static int set_owner(struct atoll_tree_writer *w, int dir, const char *name, con
     return r;
 }
 
-/* Attributes that a layer may have; "user.overlay." would change what an overlay shows. */
-static bool is_kept_xattr(const char *name)
+bool atoll_tree_is_kept_xattr(const char *name)
 {
     static const char *const prefixes[] = {"user.", "security.capability", "system.posix_acl_"};
 
@@ -260,7 +290,7 @@ static void set_xattrs(struct atoll_tree_writer *w, int fd, const char *path,
 {
     for (size_t i = 0; i < item->xattr_count; i++) {
         const struct atoll_tar_xattr *x = &item->xattrs[i];
-        bool kept = is_kept_xattr(x->name);
+        bool kept = atoll_tree_is_kept_xattr(x->name);
 
         if (kept && fd >= 0 && fsetxattr(fd, x->name, x->value, x->len, 0) == 0)
             w->acls = w->acls || strncmp(x->name, "system.", strlen("system.")) == 0;
@@ -372,11 +402,12 @@ int atoll_tree_directory(struct atoll_tree_writer *w, const char *path,
     if (dir < 0)
         return dir;
     if (*path)
-        r = make_dir(dir, name, true);
+        r = make_dir(w, dir, name, true);
     if (r >= 0)
         fd = openat(dir, *path ? name : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (r < 0 || fd < 0)
         return atoll_tree_failed(err, r < 0 ? -r : errno, path, "make");
+    drop_mark(w, fd);
     if (w->dir >= 0 && strcmp(w->dir_path, path) == 0)
         forget_dir(w); /* its mode is kept with it */
     return set_directory(w, fd, path, item, err);
@@ -482,12 +513,15 @@ int atoll_tree_hard_link(struct atoll_tree_writer *w, const char *path, const ch
     return r < 0 ? atoll_tree_failed(err, -r, path, "link") : 0;
 }
 
-/* The mark of a directory that is there already. */
-static int hide_below(int dir, const char *name)
+/* Hides what lower layers have in a directory that is there already; `whole`: and the directory that they
+ * have in its place. */
+static int hide_below(struct atoll_tree_writer *w, int dir, const char *name, bool whole)
 {
     int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     int r = fd < 0 ? -errno : set_opaque(fd);
 
+    if (fd >= 0 && whole)
+        drop_mark(w, fd);
     if (fd >= 0)
         (void)close(fd);
     return r == -ENOTDIR || r == -ELOOP ? 0 : r; /* a file hides what is below it */
@@ -503,7 +537,7 @@ int atoll_tree_whiteout(struct atoll_tree_writer *w, const char *path, struct at
         return dir;
     r = mknodat(dir, name, S_IFCHR, makedev(0, 0)) < 0 ? -errno : 0;
     if (r == -EEXIST)
-        r = hide_below(dir, name);
+        r = hide_below(w, dir, name, true);
     return r < 0 ? atoll_tree_failed(err, -r, path, "hide") : 0;
 }
 
@@ -522,7 +556,7 @@ int atoll_tree_opaque(struct atoll_tree_writer *w, const char *path, struct atol
     dir = enter(w, inside, &name, err);
     if (dir < 0)
         return dir;
-    r = hide_below(dir, ".");
+    r = hide_below(w, dir, ".", false);
     return r < 0 ? atoll_tree_failed(err, -r, path, "hide what is below") : 0;
 }
 

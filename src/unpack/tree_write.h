@@ -10,7 +10,11 @@
  */
 struct atoll_tree_writer;
 
-struct atoll_tree_writer *atoll_tree_writer_new(int root, struct atoll_notes *notes);
+/* The attribute of a directory that is only in the paths of other entries. An overlay does not show it. */
+#define ATOLL_TREE_IMPLIED "user.overlay.implied"
+
+/* mark: set ATOLL_TREE_IMPLIED, for layers. */
+struct atoll_tree_writer *atoll_tree_writer_new(int root, struct atoll_notes *notes, bool mark);
 struct atoll_tree_writer *atoll_tree_writer_free(struct atoll_tree_writer *w);
 
 /*
@@ -44,6 +48,11 @@ int atoll_tree_opaque(struct atoll_tree_writer *w, const char *path,
 
 /* Sets the times of directories, which changed while they were filled. Last. */
 int atoll_tree_finish(struct atoll_tree_writer *w, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* How many directories have the mark; those that later entries removed may be counted too. */
+uint64_t atoll_tree_implied(const struct atoll_tree_writer *w);
+
+/* Whether a layer may have this attribute; "user.overlay." would change what an overlay shows. */
+bool atoll_tree_is_kept_xattr(const char *name);
 
 /* The error of a system call about a path of the archive. */
 int atoll_tree_failed(struct atoll_error *err, int errnum, const char *path, const char *what);

@@ -322,6 +322,7 @@ static int finish(struct run *u, struct atoll_error *err)
     u->result->input_bytes = facts.input_bytes;
     u->result->tar_bytes = facts.tar_bytes;
     u->result->notes = u->notes.count;
+    u->result->implied = atoll_tree_implied(u->tree);
     return 0;
 }
 
@@ -353,7 +354,7 @@ int atoll_unpack(int in, int dir, int notes_fd, const struct atoll_unpack_option
     if (r == 0) {
         source.arg = u.archive;
         u.reader = atoll_tar_reader_new(&source);
-        u.tree = atoll_tree_writer_new(dir, &u.notes);
+        u.tree = atoll_tree_writer_new(dir, &u.notes, !options->plain);
         r = unpack_all(&u, err);
     }
     if (r == 0)

@@ -21,6 +21,8 @@
  *                                           are a stack, bottom first
  *     --name NAME        of the image or template
  *     --output FILE      instead of stdout
+ *   atoll-unpack settle OUT DIR…            makes a layer in the directory OUT, to be put on the stack
+ *                                           of the layers DIR…, bottom first: see unpack/settle.h
  *
  * Archives are tar (ustar, pax, GNU), as they are or by gzip (also several members), zstd, xz, bzip2. In a
  * layer .wh.X becomes a character device 0:0 named X, and .wh..wh..opq the attribute
@@ -36,12 +38,14 @@
  *     note: device | attribute | owner | type
  * then, if all went well, one last line:
  *   {"diffId":"sha256:HEX","digest":"sha256:HEX","inputBytes":N,"tarBytes":N,"bytes":N,"files":N,
- *    "skipped":N,"notes":N}
+ *    "skipped":N,"notes":N,"implied":N}
  *     diffId: of the whole uncompressed stream; digest, inputBytes: of the input as it came, read to its
  *     end; bytes: of all files; files: entries of the tree, whiteouts too; skipped: entries left out;
- *     notes: also those that were not printed
+ *     notes: also those that were not printed; implied: directories with the mark ATOLL_TREE_IMPLIED
  * or else {"error":"TEXT","kind":"KIND"} with a kind of base/error.h (invalid_argument: the archive;
  * resource_exhausted: a limit, or no room on the disk; internal). TEXT is for the client.
+ * Last line of settle: {"bytes":0,"files":N}
+ *     files: directories of OUT
  * Last line of pack: {"digest":"sha256:HEX","bytes":N,"diffId":"sha256:HEX","tarBytes":N,"files":N}
  *     digest, bytes: of what was written; diffId, tarBytes: before compression
  * The same tree always gives the same bytes of tar (entries sorted, pax only where needed, no access times).
@@ -66,7 +70,7 @@ struct atoll_unpack_result {
     char diff_id[65], digest[65];
     uint64_t input_bytes, tar_bytes;
     uint64_t bytes, files, skipped;
-    uint64_t notes;
+    uint64_t notes, implied;
 };
 
 /* Unpacks the archive of `in` into the directory `dir`; notes are printed on notes_fd (-1: not). Blocking. Errors

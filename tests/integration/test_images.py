@@ -9,6 +9,7 @@ import subprocess
 import tarfile
 import threading
 import time
+import urllib.parse
 
 import oci_images
 import pytest
@@ -153,6 +154,11 @@ def test_the_tree_is_that_of_umoci(daemon, rest, registry, layout, tmp_path, how
     assert pull(rest, image)["image"]["digest"]
     expected = oci_images.describe(layout.unpacked("layers", tmp_path / "umoci"))
     lowers = [str(layer_of(daemon, layer["digest"])) for layer in manifest_of(image)["layers"]]
+    assert tree_of(lowers, tmp_path) == expected
+
+
+def tree_of(lowers, tmp_path):
+    """What an overlay of the layers shows, with ids as in a sandbox."""
     merged = tmp_path / "merged"
     merged.mkdir()
     subprocess.run(["mount", "-t", "overlay", "overlay", "-o",
@@ -165,9 +171,41 @@ def test_the_tree_is_that_of_umoci(daemon, rest, registry, layout, tmp_path, how
     for entry in got.values():  # layers are stored with the ids of layers
         entry[1] -= base
         entry[2] -= base
-    assert set(got) == set(expected)
-    different = {name: (got[name], expected[name]) for name in got if got[name] != expected[name]}
-    assert not different, different
+    return got
+
+
+def test_directories_that_an_archive_only_implies(daemon, rest, registry, tmp_path):
+    """They keep what lower layers give them, as umoci has it: a layer on top says so. Archives too."""
+    folder = tarfile.DIRTYPE
+    lower = tar_of(info("data", folder, 0o700, 7, 8), info("data/deep", folder, 0o1777, 9, 9),
+                   info("other", folder, 0o711, 3, 3))
+    upper = tar_of((info("data/deep/file"), b"1"), (info("other/x/y"), b"2"))
+    made = oci_images.Layout(tmp_path / "oci")
+    made.add("it", [oci_images.busybox(), lower, upper])
+    image = registry.push(made, "it", "implied:1")
+    assert pull(rest, image)["image"]["digest"]
+    layers = rest.get("/api/templates/" + urllib.parse.quote(image, safe="")).json["layers"]
+    assert len(layers) == 4
+    expected = oci_images.describe(made.unpacked("it", tmp_path / "umoci"))
+    got = tree_of([str(daemon.state / "layers" / layer["name"]) for layer in layers], tmp_path)
+    assert got == expected
+    box = Box(rest, image=image)
+    assert box.out("stat -c '%a %u' /data /data/deep /other /other/x | xargs") == "700 7 1777 9 711 3 755 0"
+    box.destroy()
+    again = registry.push(made, "it", "implied:2")  # the layer is shared
+    assert pull(rest, again)["image"]["digest"]
+    assert rest.get("/api/templates/" + urllib.parse.quote(again, safe="")).json["layers"] == layers
+
+
+@pytest.mark.parametrize("count", [3, 127])
+def test_directories_that_an_archive_of_images_only_implies(daemon, tmp_path, count):
+    made = oci_images.Layout(tmp_path / "oci")
+    made.add("it", [oci_images.busybox(), tar_of(info("data", tarfile.DIRTYPE, 0o700, 7, 8)),
+                    *(tar_of((info(f"data/{number}"), b"1")) for number in range(count - 2))])
+    subprocess.run(["tar", "-C", made.directory, "-cf", tmp_path / "it.tar", "."], check=True)
+    daemon.atoll("template", "import", "implied-archive", str(tmp_path / "it.tar"), check=True)
+    ran = daemon.atoll("run", "--template", "implied-archive", "--", "stat", "-c", "%a %u %g", "/data", check=True)
+    assert ran.stdout == "700 7 8\n"
 
 
 def test_names_as_for_docker(rest, registry, layout, plain):

@@ -241,38 +241,73 @@ STACK = [
 ]
 
 
-def test_a_stack_is_the_root_of_umoci(tmp_path):
-    """Layers on each other by an overlay are what umoci makes of the same archives."""
-    if not shutil.which("umoci"):
-        pytest.skip("umoci is not installed")
+# Upper layers that do not list the directories of their entries.
+IMPLIED = [
+    lambda: (Maker().dir("var", mode=0o711).dir("var/lib", mode=0o700, uid=7, gid=8, mtime=1000)
+             .dir("var/lib/deep", mode=0o1777, uid=9, mtime=2000, pax_headers={"SCHILY.xattr.user.kept": "yes"})
+             .dir("srv", mode=0o770, gid=5).dir("gone", mode=0o700, uid=3).dir("emptied", mode=0o750, uid=4)
+             .add("emptied/old", b"o").dir("twice", mode=0o701, uid=6).dir("listed", mode=0o700)
+             .dir("removed", mode=0o700).add("removed/x", b"x").done()),
+    lambda: (Maker().add("var/lib/deep/file", b"1").add("srv/a/b/new", b"2").add(".wh.gone")
+             .add("gone/inside", b"3").add("emptied/.wh..wh..opq").add("emptied/new", b"4").add("twice/one", b"5")
+             .add("listed/x", b"6").dir("listed", mode=0o755, uid=2).add("removed/y", b"7").done()),
+    lambda: (Maker().add("twice/two", b"8").add("listed/y", b"9").add(".wh.removed").add("srv/a/more", b"10")
+             .add("var/lib/deep/again", b"11").done()),
+]
+
+
+def umoci_tree(tmp_path, archives):
     image = f"{tmp_path}/image:x"
     subprocess.run(["umoci", "init", "--layout", tmp_path / "image"], check=True)
     subprocess.run(["umoci", "new", "--image", image], check=True)
-    lower = []
-    for number, layer in enumerate(STACK):
+    for number, archive in enumerate(archives):
         file = tmp_path / f"{number}.tar"
-        file.write_bytes(layer())
+        file.write_bytes(archive)
         subprocess.run(["umoci", "raw", "add-layer", "--image", image, file], check=True)
-        directory = tmp_path / f"layer{number}"
-        directory.mkdir()
-        unpack(directory, layer())
-        lower.insert(0, str(directory))
-    subprocess.run(["umoci", "unpack", "--image", image, tmp_path / "bundle"], check=True,
-                   capture_output=True)
+    subprocess.run(["umoci", "unpack", "--image", image, tmp_path / "bundle"], check=True, capture_output=True)
+    return facts(tmp_path / "bundle/rootfs", None)
+
+
+def settle(out, layers):
+    out.mkdir()
+    done = subprocess.run([BUILD / "atoll-unpack", "settle", out, *layers], capture_output=True, timeout=80)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    return json.loads(done.stdout)["files"]
+
+
+def overlay_tree(tmp_path, layers):
     merged = tmp_path / "merged"
     merged.mkdir()
-    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", f"ro,userxattr,lowerdir={':'.join(lower)}",
-                    merged], check=True)
+    lower = ":".join(str(layer) for layer in reversed(layers))
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", f"ro,userxattr,lowerdir={lower}", merged], check=True)
     try:
-        ours = facts(merged, None)
+        return facts(merged, None)
     finally:
         subprocess.run(["umount", merged], check=True)
-    theirs = facts(tmp_path / "bundle/rootfs", None)
+
+
+@pytest.mark.skipif(not shutil.which("umoci"), reason="umoci is not installed")
+@pytest.mark.parametrize("stack", [STACK, IMPLIED], ids=["listed", "implied"])
+def test_a_stack_is_the_root_of_umoci(tmp_path, stack):
+    """Layers on each other by an overlay are what umoci makes of the same archives."""
+    archives = [layer() for layer in stack]
+    layers = []
+    for number, archive in enumerate(archives):
+        layers.append(tmp_path / f"layer{number}")
+        layers[-1].mkdir()
+        last, _ = unpack(layers[-1], archive)
+        assert (last["implied"] > 0) == (stack is IMPLIED and number > 0), last
+    made = settle(tmp_path / "settled", layers)
+    assert (made > 0) == (stack is IMPLIED)
+    ours, theirs = overlay_tree(tmp_path, [*layers, tmp_path / "settled"]), umoci_tree(tmp_path, archives)
     for found in (*ours.values(), *theirs.values()):
         for name in [name for name in found["attributes"] if "overlay" in name or "rootless" in name]:
             del found["attributes"][name]
     assert differences(ours, theirs) == {}
-    assert b"etc/a" in ours and b"var" not in ours and b"opaque/old" not in ours
+    if stack is STACK:
+        assert b"etc/a" in ours and b"var" not in ours and b"opaque/old" not in ours
+    else:
+        assert ours[b"var/lib/deep"]["attributes"] and b"removed" not in ours
 
 
 # --- left out ---
@@ -537,7 +572,7 @@ def test_tar_reads_what_is_packed(tree, tmp_path):
 
 
 def test_marks_are_packed_as_they_were(tmp_path):
-    layer = (Maker().add("d/.wh.gone").dir("o").add("o/.wh..wh..opq").add("o/new", b"n").add(".wh.x").done())
+    layer = (Maker().dir("d").add("d/.wh.gone").dir("o").add("o/.wh..wh..opq").add("o/new", b"n").add(".wh.x").done())
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()

@@ -276,7 +276,7 @@ static void only_builders_have_trees_and_caches(void **state)
     assert_true(try_build(&host, &spec, &plan, &err) < 0);
 }
 
-static void a_raw_tree_is_one_layer_as_it_is(void **state)
+static void a_raw_tree_has_layers_as_they_are(void **state)
 {
     struct atoll_tree tree = {.path = "/.atoll/layer", .layers = "a", .raw = true};
     struct atoll_spec spec = spec_of(ATOLL_BUILDER_UNPACK, NULL);
@@ -295,8 +295,13 @@ static void a_raw_tree_is_one_layer_as_it_is(void **state)
     assert_string_equal(bind.name, "a");
     atoll_buf_done(&plan);
     tree.layers = "a b";
-    assert_true(try_build(&host, &spec, &plan, &err) < 0);
-    assert_int_equal(err.kind, ATOLL_ERR_INVALID_ARGUMENT);
+    assert_int_equal(try_build(&host, &spec, &plan, &err), 0);
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(find(&plan, ATOLL_PLAN_BIND, 1 + i, &atoll_po_bind_desc, &bind));
+        assert_string_equal(bind.target, i ? ".atoll/layer/1" : ".atoll/layer/0");
+        assert_string_equal(bind.name, i ? "b" : "a");
+    }
+    atoll_buf_done(&plan);
 }
 
 static void a_builder_has_the_root_of_its_form(void **state)
@@ -353,7 +358,7 @@ int main(void)
         cmocka_unit_test(an_earlier_spawn_is_named),
         cmocka_unit_test(a_step_has_only_mounts),
         cmocka_unit_test(only_builders_have_trees_and_caches),
-        cmocka_unit_test(a_raw_tree_is_one_layer_as_it_is),
+        cmocka_unit_test(a_raw_tree_has_layers_as_they_are),
         cmocka_unit_test(a_builder_has_the_root_of_its_form),
         cmocka_unit_test(the_most_of_all_fits),
     };

@@ -133,7 +133,8 @@ static struct atoll_version_new describe(const struct capture *c)
 static int keep_layer(struct capture *c, const struct atoll_provider_layer *made,
                       struct atoll_version **ret, struct atoll_error *err)
 {
-    const struct atoll_layer_facts facts = {c->layer, NULL, made->bytes, made->files};
+    const struct atoll_layer_facts facts = {
+        .name = c->layer, .size_bytes = made->bytes, .files = made->files};
     const struct atoll_version_new version = describe(c);
     struct atoll_template_view view;
     int r = atoll_fault("state.keep");

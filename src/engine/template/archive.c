@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "engine/template/images_internal.h"
-#include "engine/template/unpack.h"
+#include "engine/template/settle.h"
 #include "image/layout.h"
 #include "loop/steps.h"
 
@@ -41,6 +41,8 @@ struct atoll_image_archive {
     struct atoll_image_layout_image image;
     struct part parts[ATOLL_IMAGE_LAYERS_MAX];
     size_t part_count, pending;
+    struct atoll_buf stack; /* names of the layers */
+    char settled[72];       /* the last one, held; "": none */
     struct atoll_template_view view;
     atoll_template_fn *done;
     void *arg;
@@ -52,6 +54,10 @@ static void forget_image(struct atoll_image_archive *a)
         if (a->parts[i].held)
             atoll_layer_release(a->images->engine, a->parts[i].layer);
     a->part_count = 0;
+    if (*a->settled)
+        atoll_layer_release(a->images->engine, a->settled);
+    a->settled[0] = '\0';
+    atoll_buf_clear(&a->stack);
     atoll_image_layout_image_done(&a->image);
     memset(&a->image, 0, sizeof(a->image));
 }
@@ -61,6 +67,7 @@ static void archive_free(struct atoll_image_archive *a)
     atoll_list_remove(&a->node);
     forget_image(a);
     a->file = atoll_tenant_file_close(a->file);
+    atoll_buf_done(&a->stack);
     if (a->fd >= 0)
         (void)close(a->fd);
     free(a);
@@ -111,6 +118,7 @@ int atoll_image_archive_open(struct atoll_engine *engine, const char *tenant, co
     a = atoll_alloc(sizeof(*a));
     a->images = images;
     atoll_list_push_back(&images->archives, &a->node);
+    atoll_buf_init(&a->stack, (size_t)ATOLL_IMAGE_LAYERS_MAX * 72);
     (void)snprintf(a->tenant, sizeof(a->tenant), "%s", tenant);
     (void)snprintf(a->name, sizeof(a->name), "%s", name ? name : "");
     a->fd = openat(images->blobs_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -268,35 +276,58 @@ static int store_image(struct atoll_image_archive *a, struct atoll_error *err)
                                                  .name = *a->name ? a->name : NULL,
                                                  .digest = a->image.digest,
                                                  .config = a->image.config.config};
-    struct atoll_buf layers;
-    int r;
 
-    atoll_buf_init(&layers, (size_t)ATOLL_IMAGE_LAYERS_MAX * 72);
+    return atoll_images_store(a->images, &version, &a->stack, &a->view, err);
+}
+
+/* Goes on with the next image, or ends. */
+static void image_ended(struct atoll_image_archive *a)
+{
+    bool ok = a->error.kind == ATOLL_ERR_NONE;
+
+    forget_image(a);
+    if (ok && ++a->at < a->count)
+        read_image(a);
+    else
+        atoll_steps_done(&a->steps, ok ? NULL : &a->error);
+}
+
+static void on_settled(void *arg, const struct atoll_unpacked *made,
+                       const struct atoll_error *error)
+{
+    struct atoll_image_archive *a = arg;
+
+    if (error) {
+        a->error = *error;
+    } else {
+        (void)snprintf(a->settled, sizeof(a->settled), "%s", made->layer);
+        if (*made->layer && atoll_buf_appendf(&a->stack, " %s", made->layer) < 0)
+            abort();
+        (void)!store_image(a, &a->error);
+    }
+    image_ended(a);
+}
+
+static void settle(struct atoll_image_archive *a)
+{
     for (size_t i = 0; i < a->part_count; i++)
         if (a->parts[i].held &&
-            atoll_buf_appendf(&layers, "%s%s", atoll_buf_size(&layers) ? " " : "",
+            atoll_buf_appendf(&a->stack, "%s%s", atoll_buf_size(&a->stack) ? " " : "",
                               a->parts[i].layer) < 0)
             abort();
-    r = atoll_images_store(a->images, &version, &layers, &a->view, err);
-    atoll_buf_done(&layers);
-    return r;
+    atoll_settle_stack(a->images->engine, atoll_buf_str(&a->stack), on_settled, a);
 }
 
 static void part_ended(struct atoll_image_archive *a, const struct atoll_error *error)
 {
-    int r = 0;
-
     if (error && a->error.kind == ATOLL_ERR_NONE)
         a->error = *error;
     if (--a->pending > 0)
         return;
     if (a->error.kind == ATOLL_ERR_NONE)
-        r = store_image(a, &a->error);
-    forget_image(a);
-    if (r == 0 && a->error.kind == ATOLL_ERR_NONE && ++a->at < a->count)
-        read_image(a);
+        settle(a);
     else
-        atoll_steps_done(&a->steps, a->error.kind == ATOLL_ERR_NONE ? NULL : &a->error);
+        image_ended(a);
 }
 
 static void on_unpacked(void *arg, const struct atoll_unpacked *made,

@@ -209,8 +209,8 @@ void atoll_layers_release(struct atoll_engine *engine, const char *layers)
 
 /* What is known of a layer on the disk. */
 
-static void set_facts(struct atoll_engine *engine, struct atoll_layer *layer, const char *diff_id,
-                      uint64_t size_bytes, uint64_t files)
+static void set_facts(struct atoll_engine *engine, struct atoll_layer *layer,
+                      const struct atoll_layer_facts *facts)
 {
     struct atoll_layer_table *t = table(engine);
     bool step_only = is_step_only(layer);
@@ -220,13 +220,15 @@ static void set_facts(struct atoll_engine *engine, struct atoll_layer *layer, co
         t->bytes -= layer->size_bytes;
         t->step_bytes -= step_only ? layer->size_bytes : 0;
     }
-    (void)snprintf(layer->diff_id, sizeof(layer->diff_id), "%s", diff_id ? diff_id : "");
-    layer->size_bytes = size_bytes;
-    layer->files = files;
+    (void)snprintf(layer->diff_id, sizeof(layer->diff_id), "%s",
+                   facts->diff_id ? facts->diff_id : "");
+    layer->size_bytes = facts->size_bytes;
+    layer->files = facts->files;
+    layer->implied = facts->implied;
     layer->is_stored = true;
     t->count++;
-    t->bytes += size_bytes;
-    t->step_bytes += is_step_only(layer) ? size_bytes : 0;
+    t->bytes += layer->size_bytes;
+    t->step_bytes += is_step_only(layer) ? layer->size_bytes : 0;
 }
 
 int atoll_layer_put(struct atoll_engine *engine, const struct atoll_layer_facts *facts,
@@ -238,13 +240,16 @@ int atoll_layer_put(struct atoll_engine *engine, const struct atoll_layer_facts 
     if (!layer)
         return atoll_fail(err, ATOLL_ERR_INTERNAL, EINVAL, "layer %.64s is not held", facts->name);
     r = atoll_store_put_layer(engine->config.store,
-                              &(struct atoll_store_layer){facts->name, facts->diff_id,
-                                                          facts->size_bytes, facts->files,
-                                                          atoll_clock_unix_ms()},
+                              &(struct atoll_store_layer){.name = facts->name,
+                                                          .diff_id = facts->diff_id,
+                                                          .size_bytes = facts->size_bytes,
+                                                          .files = facts->files,
+                                                          .implied = facts->implied,
+                                                          .created_unix_ms = atoll_clock_unix_ms()},
                               err);
     if (r < 0)
         return r;
-    set_facts(engine, layer, facts->diff_id, facts->size_bytes, facts->files);
+    set_facts(engine, layer, facts);
     return 0;
 }
 
@@ -256,7 +261,7 @@ bool atoll_layer_find(struct atoll_engine *engine, const char *name, struct atol
         return false;
     if (ret)
         *ret = (struct atoll_layer_facts){layer->name, layer->diff_id, layer->size_bytes,
-                                          layer->files};
+                                          layer->files, layer->implied};
     return true;
 }
 
@@ -293,7 +298,11 @@ static int load_one(void *arg, const struct atoll_store_layer *row, struct atoll
     if (!layer)
         return atoll_fail_errno(err, ENOMEM, "layer");
     if (fstatat(engine->state_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        set_facts(engine, layer, row->diff_id, row->size_bytes, row->files);
+        set_facts(engine, layer,
+                  &(struct atoll_layer_facts){.diff_id = row->diff_id,
+                                              .size_bytes = row->size_bytes,
+                                              .files = row->files,
+                                              .implied = row->implied});
     return 0;
 }
 

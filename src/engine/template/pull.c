@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/template/images_internal.h"
-#include "engine/template/unpack.h"
+#include "engine/template/settle.h"
 #include "loop/steps.h"
 
 #define PULL_MS (INT64_C(60) * 60 * 1000)
@@ -63,6 +63,8 @@ struct pull {
     struct atoll_image image;
     struct part *parts; /* owned; bottom first, each layer once */
     size_t count, pending;
+    struct atoll_buf stack;          /* names of the layers */
+    char settled[72];                /* the last one, held; "": none */
     struct atoll_template_view view; /* at the end; borrowed from the engine */
 };
 
@@ -102,6 +104,9 @@ static void pull_free(struct pull *p)
     for (size_t i = 0; i < p->count; i++)
         part_done(&p->parts[i]);
     free(p->parts);
+    if (*p->settled)
+        atoll_layer_release(p->images->engine, p->settled);
+    atoll_buf_done(&p->stack);
     atoll_image_done(&p->image);
     atoll_image_login_done(&p->login);
     if (p->cancel_fd >= 0)
@@ -304,7 +309,31 @@ static void get_layers(void *arg)
     part_ended(p, NULL);
 }
 
-/* Step 3: the version. */
+/* Step 3: the layer for directories that archives only imply. */
+
+static void on_settled(void *arg, const struct atoll_unpacked *made,
+                       const struct atoll_error *error)
+{
+    struct pull *p = arg;
+
+    if (made)
+        (void)snprintf(p->settled, sizeof(p->settled), "%s", made->layer);
+    if (made && *made->layer && atoll_buf_appendf(&p->stack, " %s", made->layer) < 0)
+        abort();
+    atoll_steps_done(&p->steps, error);
+}
+
+static void settle(void *arg)
+{
+    struct pull *p = arg;
+
+    for (size_t i = 0; i < p->count; i++)
+        if (atoll_buf_appendf(&p->stack, "%s%s", i ? " " : "", p->parts[i].layer) < 0)
+            abort();
+    atoll_settle_stack(p->images->engine, atoll_buf_str(&p->stack), on_settled, p);
+}
+
+/* Step 4: the version. */
 
 static void store(void *arg)
 {
@@ -315,24 +344,19 @@ static void store(void *arg)
         .digest = *p->image.index_digest ? p->image.index_digest : p->image.digest,
         .config = p->image.config.config,
     };
-    struct atoll_buf layers;
     struct atoll_error err;
     int r;
 
-    atoll_buf_init(&layers, (size_t)ATOLL_IMAGE_LAYERS_MAX * 72);
-    for (size_t i = 0; i < p->count; i++)
-        if (atoll_buf_appendf(&layers, "%s%s", i ? " " : "", p->parts[i].layer) < 0)
-            abort();
     r = atoll_fault("images.store") != 0
             ? atoll_fail(&err, ATOLL_ERR_INTERNAL, EIO, "the image could not be stored")
-            : atoll_images_store(p->images, &version, &layers, &p->view, &err);
-    atoll_buf_done(&layers);
+            : atoll_images_store(p->images, &version, &p->stack, &p->view, &err);
     atoll_steps_done(&p->steps, r < 0 ? &err : NULL);
 }
 
 static const struct atoll_step pulling[] = {
     {"looking for the image", find, NULL},
     {"getting its layers", get_layers, NULL},
+    {"settling its directories", settle, NULL},
     {"storing it", store, NULL},
 };
 
@@ -463,6 +487,7 @@ static struct pull *pull_new(struct atoll_images *images, const struct atoll_pul
     p->cancel_fd = p->blobs_fd = ATOLL_NO_FD;
     p->allow_private = strcmp(tenant, ATOLL_OPERATOR_TENANT) == 0;
     atoll_list_init(&p->waiters);
+    atoll_buf_init(&p->stack, (size_t)ATOLL_IMAGE_LAYERS_MAX * 72);
     if (atoll_text_copy(p->tenant, sizeof(p->tenant), tenant) < 0)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
                        "the tenant's name is too long");

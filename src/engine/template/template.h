@@ -143,6 +143,7 @@ struct atoll_layer_facts {
     const char *name;    /* see atoll_layer_is_name() */
     const char *diff_id; /* hex digits of the uncompressed archive; NULL: unknown */
     uint64_t size_bytes, files;
+    uint64_t implied; /* directories that its archive only implies, see settle.h */
 };
 /* SHA-256 in hex, or "x" and 32 hex digits. */
 bool atoll_layer_is_name(const char *name);

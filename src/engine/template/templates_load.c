@@ -91,9 +91,12 @@ static int store_record(struct atoll_engine *engine, const char *file, json_t *r
         .created_unix_ms = created,
     };
     if (!*image)
-        r = atoll_store_put_layer(
-            engine->config.store,
-            &(struct atoll_store_layer){digest, "", (uint64_t)size, 0, created}, err);
+        r = atoll_store_put_layer(engine->config.store,
+                                  &(struct atoll_store_layer){.name = digest,
+                                                              .diff_id = "",
+                                                              .size_bytes = (uint64_t)size,
+                                                              .created_unix_ms = created},
+                                  err);
     return r < 0 ? r
                  : atoll_store_put_version(engine->config.store,
                                            &(struct atoll_store_template){owner, name, "", created},

@@ -12,8 +12,10 @@
 #include "engine/json_memory.h"
 #include "loop/steps.h"
 #include "sandbox/programs.h"
+#include "sandbox/stack.h"
 
 #define TREE "/import" /* in the builder sandbox */
+#define LAYERS "/.atoll/layers"
 #define MANIFEST "/tmp/manifest"
 #define MANIFEST_MAX ((size_t)64 << 20)
 #define LINE_MAX_BYTES ((size_t)64 * 1024)
@@ -24,6 +26,7 @@ struct atoll_unpack {
     struct atoll_list node; /* in engine->unpack_queue while it waits for its turn */
     bool running;           /* counted in engine->unpacking */
     struct atoll_unpack_request request;
+    char *stack;                       /* owned; NULL: an archive is unpacked */
     char layer[72], expected[72];      /* expected: the diff id, "": any */
     char sandbox_id[ATOLL_ID_LEN + 1]; /* "" while no sandbox exists */
     char exec_id[17];
@@ -37,7 +40,7 @@ struct atoll_unpack {
     bool reported;
     struct atoll_error refusal;
     char diff_id[72], note[200];
-    uint64_t bytes, files, skipped;
+    uint64_t bytes, files, skipped, implied;
     struct atoll_buf manifest;
     struct atoll_tenant_file *file; /* the manifest while it is read */
     unsigned pending;               /* callbacks that are still to come */
@@ -46,7 +49,8 @@ struct atoll_unpack {
     bool ended, failed; /* the command that unpacks has ended; failed: with `error` */
     struct atoll_error error;
     struct atoll_steps steps;
-    atoll_unpack_fn *ready;
+    atoll_unpack_fn
+        *ready; /* NULL: there is nothing to write, and `done` is set from the beginning */
     atoll_done_fn *taken; /* of the write in progress, or NULL */
     atoll_unpacked_fn *done;
     void *ready_arg, *taken_arg, *done_arg;
@@ -81,6 +85,7 @@ static void unpack_free(struct atoll_unpack *u)
     EVP_MD_CTX_free(u->digest);
     atoll_buf_done(&u->line);
     atoll_buf_done(&u->manifest);
+    free(u->stack);
     free(u);
     engine->unpacking -= running;
     if (running)
@@ -113,7 +118,7 @@ void atoll_unpack_drop(struct atoll_unpack *u)
 static void conclude(struct atoll_unpack *u, const struct atoll_error *error)
 {
     const struct atoll_unpacked made = {
-        .layer = u->layer,
+        .layer = u->held ? u->layer : "",
         .digest = u->archive,
         .diff_id = u->diff_id,
         .bytes = u->bytes,
@@ -135,28 +140,32 @@ static void conclude(struct atoll_unpack *u, const struct atoll_error *error)
 
 /* What the program prints: a JSON object on each line. */
 
-static void take_result(struct atoll_unpack *u, const json_t *object, const char *diff_id)
+/* The diff id is that of an archive. */
+static void take_result(struct atoll_unpack *u, const json_t *object)
 {
-    if (strncmp(diff_id, "sha256:", strlen("sha256:")) != 0 ||
-        atoll_text_copy(u->diff_id, sizeof(u->diff_id), diff_id + strlen("sha256:")) < 0)
+    const char *diff_id = json_string_value(json_object_get(object, "diffId"));
+
+    if (!u->stack &&
+        (!diff_id || strncmp(diff_id, "sha256:", strlen("sha256:")) != 0 ||
+         atoll_text_copy(u->diff_id, sizeof(u->diff_id), diff_id + strlen("sha256:")) < 0))
         return;
     u->reported = true;
     u->bytes = (uint64_t)json_integer_value(json_object_get(object, "bytes"));
     u->files = (uint64_t)json_integer_value(json_object_get(object, "files"));
     u->skipped = (uint64_t)json_integer_value(json_object_get(object, "skipped"));
+    u->implied = (uint64_t)json_integer_value(json_object_get(object, "implied"));
 }
 
 static void take_line(struct atoll_unpack *u, const char *text, size_t n)
 {
     json_t *object = atoll_json_load(text, n, JSON_REJECT_DUPLICATES, NULL);
-    const char *diff_id = json_string_value(json_object_get(object, "diffId"));
     const char *note = json_string_value(json_object_get(object, "text"));
     const char *path = json_string_value(json_object_get(object, "path"));
     const char *error = json_string_value(json_object_get(object, "error"));
     const char *kind = json_string_value(json_object_get(object, "kind"));
 
-    if (diff_id)
-        take_result(u, object, diff_id);
+    if (json_object_get(object, "files"))
+        take_result(u, object);
     if (error && kind)
         (void)atoll_fail(&u->refusal, atoll_error_kind_by_name(kind), EINVAL,
                          "the archive could not be unpacked: %.300s", error);
@@ -320,7 +329,12 @@ static void on_kept(void *arg, const struct atoll_provider_layer *made,
 {
     struct atoll_unpack *u = arg;
     const struct atoll_layer_facts facts = {
-        .name = u->layer, .diff_id = u->diff_id, .size_bytes = u->bytes, .files = u->files};
+        .name = u->layer,
+        .diff_id = u->diff_id,
+        .size_bytes = u->bytes,
+        .files = u->files,
+        .implied = u->implied,
+    };
     struct atoll_error err;
 
     (void)made; /* atoll-unpack has counted */
@@ -336,6 +350,10 @@ static void keep(void *arg)
     struct atoll_sandbox *s = atoll_map_get(&u->engine->sandboxes, u->sandbox_id);
     struct atoll_error err;
 
+    if (u->stack && u->files == 0) { /* no such layer is needed */
+        atoll_steps_done(&u->steps, NULL);
+        return;
+    }
     if (!s) {
         (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, ESRCH, "the sandbox of the import has ended");
         atoll_steps_done(&u->steps, &err);
@@ -500,7 +518,10 @@ void atoll_unpack_finish(struct atoll_unpack *u, atoll_unpacked_fn *done, void *
 
 static void refuse(struct atoll_unpack *u, const struct atoll_error *error)
 {
-    u->ready(u->ready_arg, NULL, error);
+    if (u->ready)
+        u->ready(u->ready_arg, NULL, error);
+    else
+        u->done(u->done_arg, NULL, error);
     unpack_free(u);
 }
 
@@ -520,27 +541,39 @@ static void on_started(void *arg, struct atoll_exec *exec, const struct atoll_er
     }
     atoll_exec_get(exec, &view);
     memcpy(u->exec_id, view.id, sizeof(u->exec_id));
-    u->ready(u->ready_arg, u, NULL);
+    if (u->ready)
+        u->ready(u->ready_arg, u, NULL);
 }
 
-static void on_builder(void *arg, struct atoll_sandbox *s, const struct atoll_error *error)
+static void start(struct atoll_unpack *u, const char *const *argv)
 {
-    struct atoll_unpack *u = arg;
+    const struct atoll_exec_start command = {
+        .argv = argv, .user = "root", .cwd = "/", .stdin_open = !u->stack};
+
+    u->pending++;
+    atoll_engine_exec(u->engine, u->sandbox_id, &command, on_started, u);
+}
+
+static void start_settling(struct atoll_unpack *u)
+{
+    const char *argv[ATOLL_LAYERS_MAX + 4] = {ATOLL_UNPACK_PROGRAM, "settle", TREE};
+    char paths[ATOLL_LAYERS_MAX][sizeof(LAYERS) + 4];
+    const size_t count = atoll_stack_count(u->stack);
+
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(paths[i], sizeof(paths[i]), LAYERS "/%zu", i);
+        argv[3 + i] = paths[i];
+    }
+    start(u, argv);
+}
+
+static void start_unpacking(struct atoll_unpack *u)
+{
     char bytes[24], files[24], ratio[24];
     const char *argv[14] = {ATOLL_UNPACK_PROGRAM, "--max-bytes", bytes, "--max-files", files,
                             "--max-ratio",        ratio};
     size_t n = 7;
-    const struct atoll_exec_start start = {
-        .argv = argv, .user = "root", .cwd = "/", .stdin_open = true};
 
-    if (!s)
-        u->sandbox_id[0] = '\0';
-    if (!is_wanted(u))
-        return;
-    if (error) {
-        refuse(u, error);
-        return;
-    }
     (void)snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)u->request.max_bytes);
     (void)snprintf(files, sizeof(files), "%llu", (unsigned long long)u->request.max_files);
     (void)snprintf(ratio, sizeof(ratio), "%d", ATOLL_UNPACK_RATIO);
@@ -551,16 +584,35 @@ static void on_builder(void *arg, struct atoll_sandbox *s, const struct atoll_er
         argv[n++] = MANIFEST;
     }
     argv[n++] = TREE;
-    u->pending++;
-    atoll_engine_exec(u->engine, u->sandbox_id, &start, on_started, u);
+    start(u, argv);
+}
+
+static void on_builder(void *arg, struct atoll_sandbox *s, const struct atoll_error *error)
+{
+    struct atoll_unpack *u = arg;
+
+    if (!s)
+        u->sandbox_id[0] = '\0';
+    if (!is_wanted(u))
+        return;
+    if (error)
+        refuse(u, error);
+    else if (u->stack)
+        start_settling(u);
+    else
+        start_unpacking(u);
 }
 
 static void begin(struct atoll_unpack *u)
 {
     struct atoll_engine *engine = u->engine;
+    const struct atoll_tree tree = {.path = LAYERS, .layers = u->stack, .raw = true};
     struct atoll_spec spec = {.limits = atoll_limits_default(),
                               .template_kind = ATOLL_TEMPLATE_HOST,
-                              .builder = ATOLL_BUILDER_UNPACK};
+                              .layer_base = u->stack ? ATOLL_LAYER_BASE : 0,
+                              .builder = ATOLL_BUILDER_UNPACK,
+                              .trees = &tree,
+                              .tree_count = u->stack ? 1 : 0};
     struct atoll_sandbox *s;
     struct atoll_error err;
 
@@ -602,20 +654,24 @@ static int fill(struct atoll_unpack *u, const struct atoll_unpack_request *reque
     return 0;
 }
 
-void atoll_unpack_open(struct atoll_engine *engine, const struct atoll_unpack_request *request,
-                       atoll_unpack_fn *ready, void *arg)
+static struct atoll_unpack *unpack_new(struct atoll_engine *engine)
 {
     struct atoll_unpack *u = atoll_alloc(sizeof(*u));
-    struct atoll_error err;
-    int r;
 
     u->engine = engine;
     atoll_list_push_back(&engine->unpacks, &u->all);
-    u->ready = ready;
-    u->ready_arg = arg;
     atoll_buf_init(&u->line, LINE_MAX_BYTES);
     atoll_buf_init(&u->manifest, MANIFEST_MAX);
-    r = fill(u, request, &err);
+    return u;
+}
+
+/* Begins, now or when it is its turn. */
+static void admit(struct atoll_unpack *u, const struct atoll_unpack_request *request)
+{
+    struct atoll_engine *engine = u->engine;
+    struct atoll_error err;
+    int r = fill(u, request, &err);
+
     if (r == 0 && engine->ending)
         r = atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
     if (r == 0)
@@ -626,6 +682,30 @@ void atoll_unpack_open(struct atoll_engine *engine, const struct atoll_unpack_re
         begin(u);
     else
         atoll_list_push_back(&engine->unpack_queue, &u->node);
+}
+
+void atoll_unpack_open(struct atoll_engine *engine, const struct atoll_unpack_request *request,
+                       atoll_unpack_fn *ready, void *arg)
+{
+    struct atoll_unpack *u = unpack_new(engine);
+
+    u->ready = ready;
+    u->ready_arg = arg;
+    admit(u, request);
+}
+
+void atoll_unpack_settle(struct atoll_engine *engine, const char *stack, const char *layer,
+                         atoll_unpacked_fn *done, void *arg)
+{
+    const struct atoll_unpack_request request = {.layer = layer};
+    struct atoll_unpack *u = unpack_new(engine);
+
+    u->stack = strdup(stack);
+    if (!u->stack)
+        abort();
+    u->done = done;
+    u->done_arg = arg;
+    admit(u, &request);
 }
 
 void atoll_unpacks_done(struct atoll_engine *engine)

@@ -48,12 +48,12 @@ struct atoll_unpack_request {
 
 /* Borrowed; valid during the callback. */
 struct atoll_unpacked {
-    const char *layer;       /* its name. It exists and is held: atoll_layer_release() it */
-    const char *digest;      /* of the archive as it came, hex; "" if it was a file */
-    const char *diff_id;     /* of the uncompressed archive, hex */
-    uint64_t bytes, files;   /* of the tree */
-    uint64_t skipped;        /* entries that were left out: device nodes */
-    const char *note;        /* the first remark, for logs; or "" */
+    const char *layer;     /* its name. It exists and is held: atoll_layer_release() it. "": none */
+    const char *digest;    /* of the archive as it came, hex; "" if it was a file */
+    const char *diff_id;   /* of the uncompressed archive, hex */
+    uint64_t bytes, files; /* of the tree */
+    uint64_t skipped;      /* entries that were left out: device nodes */
+    const char *note;      /* the first remark, for logs; or "" */
     const uint8_t *manifest; /* NULL without request.manifest */
     size_t manifest_len;
 };
@@ -79,6 +79,11 @@ void atoll_unpack_drop(struct atoll_unpack *unpack);
  * same layer share one unpack; an existing layer is not unpacked again. */
 void atoll_unpack_file(struct atoll_engine *engine, const struct atoll_unpack_request *request,
                        int fd, atoll_unpacked_fn *done, void *arg);
+
+/* Makes the layer that the stack needs on top (engine/template/settle.h). If it needs none, the layer of
+ * the result is "". The caller holds the layers of the stack. */
+void atoll_unpack_settle(struct atoll_engine *engine, const char *stack, const char *layer,
+                         atoll_unpacked_fn *done, void *arg);
 
 /* Frees what is in progress without callbacks, when the engine is freed. */
 void atoll_unpacks_done(struct atoll_engine *engine);

@@ -63,7 +63,7 @@ struct atoll_layer {
     char name[ATOLL_DIGEST_LEN + 1];
     char diff_id[ATOLL_DIGEST_LEN + 1]; /* "": unknown */
     bool is_stored;                     /* it is complete on the disk and has a row */
-    uint64_t size_bytes, files;
+    uint64_t size_bytes, files, implied;
     unsigned uses, step_uses; /* all, and those by cached steps */
 };
 

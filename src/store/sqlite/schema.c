@@ -280,5 +280,7 @@ const char *const atoll_db_migrations[] = {
     /* snapshots: the version below, and the sandbox */
     ("ALTER TABLE template_versions ADD COLUMN parent TEXT NOT NULL DEFAULT '';"
      "ALTER TABLE template_versions ADD COLUMN sandbox TEXT NOT NULL DEFAULT '';"),
+    /* how many directories of the layer its archive only implies */
+    "ALTER TABLE layers ADD COLUMN implied INTEGER NOT NULL DEFAULT 0;",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

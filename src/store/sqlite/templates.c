@@ -69,6 +69,7 @@ static const struct atoll_column layer_columns[] = {
     COLUMN("size_bytes", I64, size_bytes),
     COLUMN("files", I64, files),
     COLUMN("created_unix_ms", I64, created_unix_ms),
+    COLUMN("implied", I64, implied),
 };
 #undef COLUMN
 static struct atoll_rows layers = {.table = "layers",
