@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "agent/agent.h"
 #include "agent/container.h"
+#include "agent/http_relay.h"
 #include "agent/transport.h"
 #include "base/text.h"
 #include "proto/agent_proto.h"
@@ -23,6 +25,8 @@ static const char usage[] =
     "  --serial DEVICE     speak over a serial line or virtio port\n"
     "  --stdio             speak over standard input and output\n"
     "  --relay PATH        no agent: copy standard input and output to and from a unix socket\n"
+    "    --http FILE          instead serve streams to that socket over HTTP, at a port of 127.0.0.1;\n"
+    "                         FILE and the output get the port and the token of requests\n"
     "  --no-fds            do not pass descriptors, even if the transport could\n"
     "  --user NAME --uid N --gid N --home DIR   the default user (default: root)\n"
     "  --in-container USER  use this user (\"\": the image's) and the container's environment and "
@@ -40,6 +44,7 @@ enum {
     OPT_SERIAL,
     OPT_STDIO,
     OPT_RELAY,
+    OPT_HTTP,
     OPT_SOCKET_MODE,
     OPT_DETACH,
     OPT_PID_FILE,
@@ -63,6 +68,7 @@ static const struct option options[] = {
     {"serial", required_argument, NULL, OPT_SERIAL},
     {"stdio", no_argument, NULL, OPT_STDIO},
     {"relay", required_argument, NULL, OPT_RELAY},
+    {"http", required_argument, NULL, OPT_HTTP},
     {"socket-mode", required_argument, NULL, OPT_SOCKET_MODE},
     {"detach", no_argument, NULL, OPT_DETACH},
     {"pid-file", required_argument, NULL, OPT_PID_FILE},
@@ -84,7 +90,7 @@ static const struct option options[] = {
 /* The parsed command line. */
 struct options {
     struct atoll_agent_config config;
-    const char *listen, *connect, *serial, *relay, *pid_file;
+    const char *listen, *connect, *serial, *relay, *http, *pid_file;
     uint32_t socket_mode;
     bool stdio, detach, no_fds, version;
     bool user; /* the default user was given */
@@ -126,6 +132,9 @@ static int apply_transport(struct options *w, int option, const char *arg, struc
         break;
     case OPT_RELAY:
         w->relay = arg;
+        break;
+    case OPT_HTTP:
+        w->http = arg;
         break;
     case OPT_SOCKET_MODE:
         return set_mode(arg, &w->socket_mode, err);
@@ -211,10 +220,26 @@ static int open_transport(struct options *w, struct atoll_error *err)
     return c->conn_fd = atoll_agent_transport_stdio(err);
 }
 
+static int run_http_relay(const struct options *w, struct atoll_error *err)
+{
+    struct atoll_agent_http_relay relay;
+    int r = atoll_agent_http_relay_open(&relay, w->http, w->relay, err);
+
+    if (r > 0)
+        exit(0); /* another process serves it */
+    if (r == 0 && w->detach)
+        r = atoll_agent_detach(w->pid_file, err);
+    if (r == 0)
+        atoll_agent_http_relay_run(&relay);
+    return r;
+}
+
 static int run(struct options *w, struct atoll_error *err)
 {
     int r;
 
+    if (w->http)
+        return run_http_relay(w, err);
     if (w->relay) {
         r = atoll_agent_transport_connect(w->relay, err);
         if (r >= 0)
@@ -241,7 +266,8 @@ static bool is_valid(const struct options *w)
     int ways = (w->listen != NULL) + (w->connect != NULL) + (w->serial != NULL) +
                (w->relay != NULL) + w->stdio;
 
-    return w->version || (ways == 1 && (w->listen || !w->detach) && (w->detach || !w->pid_file));
+    return w->version || (ways == 1 && (w->listen || w->http || !w->detach) &&
+                          (w->relay || !w->http) && (w->detach || !w->pid_file));
 }
 
 int main(int argc, char **argv)
