@@ -220,6 +220,15 @@ void atoll_api_drop(struct atoll_api_call *call)
     free(call);
 }
 
+struct atoll_http_request *atoll_api_hand_over(struct atoll_api_call *call)
+{
+    struct atoll_http_request *req = call->req;
+
+    finished(call, 200);
+    free(call);
+    return req;
+}
+
 bool atoll_api_client_is_gone(const struct atoll_api_call *call)
 {
     return !call->req || atoll_http_is_hung_up(call->req);

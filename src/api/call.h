@@ -92,6 +92,9 @@ void atoll_api_end(struct atoll_api_call *call);
 void atoll_api_abort(struct atoll_api_call *call, const char *why);
 /* Ends a call without a response: the client disconnected, or the request became a WebSocket. */
 void atoll_api_drop(struct atoll_api_call *call);
+/* Ends a call without a response and returns its request, which the caller then answers otherwise. Only
+ * while the client is connected. */
+struct atoll_http_request *atoll_api_hand_over(struct atoll_api_call *call);
 /* Whether the client has disconnected, including a hangup that was not reported yet. */
 bool atoll_api_client_is_gone(const struct atoll_api_call *call);
 

@@ -44,7 +44,8 @@ enum proof { PROOF_NONE, PROOF_PUBLIC, PROOF_HEADER, PROOF_QUERY, PROOF_COOKIE }
 struct visit {
     struct atoll_preview_server *server;
     struct atoll_preview_name name;
-    bool by_path;
+    bool by_path;  /* below a path of the API's own host */
+    char base[96]; /* that path, without a slash at its end */
     char token[ATOLL_PREVIEW_TOKEN_LEN + 1];
     char *scratch; /* owned: a rewritten header */
     struct atoll_trace trace;
@@ -115,14 +116,14 @@ static bool request_header(void *arg, const char *name, const char **value)
 
 static bool response_location(struct visit *v, const char **value)
 {
-    size_t cap = strlen(*value) + sizeof(v->name.sandbox_id) + 32;
+    size_t cap = strlen(*value) + sizeof(v->base);
     char *out;
 
     /* An absolute path of the sandbox's server is below our prefix. */
     if (!v->by_path || **value != '/' || (*value)[1] == '/')
         return true;
     out = scratch(v, cap);
-    (void)snprintf(out, cap, "/preview/%s/%u%s", v->name.sandbox_id, v->name.port, *value);
+    (void)snprintf(out, cap, "%s%s", v->base, *value);
     *value = out;
     return true;
 }
@@ -379,6 +380,7 @@ static struct visit *begin(struct atoll_preview_server *server, struct atoll_htt
     struct visit *v = atoll_api_alloc(sizeof(*v));
 
     *v = (struct visit){.server = server, .name = *name, .by_path = by_path};
+    (void)snprintf(v->base, sizeof(v->base), "/preview/%s/%u", name->sandbox_id, name->port);
     (void)snprintf(v->method, sizeof(v->method), "%s",
                    atoll_http_method_name(atoll_http_method(req)));
     v->started_ms = server->access_log ? atoll_clock_ms() : 0;
@@ -398,18 +400,32 @@ static void visit(struct atoll_preview_server *server, struct atoll_http_request
         admit(v, req, rest);
 }
 
-void atoll_preview_pass(struct atoll_api *api, struct atoll_http_request *req,
-                        const char *sandbox_id, uint16_t port, const char *target)
+static void pass(struct atoll_api *api, struct atoll_http_request *req, const char *sandbox_id,
+                 uint16_t port, const char *base, const char *target)
 {
     struct atoll_preview_name name = {.port = port};
     struct visit *v;
 
     (void)snprintf(name.sandbox_id, sizeof(name.sandbox_id), "%s", sandbox_id);
-    v = begin(api->preview, req, &name, false);
+    v = begin(api->preview, req, &name, *base != '\0');
+    (void)snprintf(v->base, sizeof(v->base), "%s", base);
     if (api->draining)
         refuse(v, req, ATOLL_PREVIEW_ENDING);
     else
         forward(v, req, target);
+}
+
+void atoll_preview_pass(struct atoll_api *api, struct atoll_http_request *req,
+                        const char *sandbox_id, uint16_t port, const char *target)
+{
+    pass(api, req, sandbox_id, port, "", target);
+}
+
+void atoll_preview_pass_below(struct atoll_api *api, struct atoll_http_request *req,
+                              const char *sandbox_id, uint16_t port, const char *base,
+                              const char *target)
+{
+    pass(api, req, sandbox_id, port, base, target);
 }
 
 /* Dispatch by Host header and path. */

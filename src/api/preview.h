@@ -32,6 +32,11 @@ bool atoll_preview_serve(struct atoll_preview_server *server, struct atoll_http_
  * credentials in the target. Previews must be enabled. */
 void atoll_preview_pass(struct atoll_api *api, struct atoll_http_request *req,
                         const char *sandbox_id, uint16_t port, const char *target);
+/* The same for a target below the path `base` of the API's own host: as below /preview/, credentials and
+ * cookies are removed, and pages have an opaque origin. */
+void atoll_preview_pass_below(struct atoll_api *api, struct atoll_http_request *req,
+                              const char *sandbox_id, uint16_t port, const char *base,
+                              const char *target);
 /* Number of requests and tunnels in progress. */
 size_t atoll_preview_active(const struct atoll_preview_server *server);
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from daemons import wait_until
 from route_table import NO_ID, empty, has
 from routes import Ask, Entry
 
@@ -102,6 +103,28 @@ def a_server(world):
 def knows(answer, values):
     symbol, = answer.json
     return symbol["name"] == "Known" and symbol["location"]["uri"] == "file:///home/user/p/a.py"
+
+
+HTTP_SERVER = """
+import http.server
+class H(http.server.BaseHTTPRequestHandler):
+    def answer(self):
+        self.send_response(200); self.send_header('Content-Length', '2'); self.end_headers()
+        self.wfile.write(b'ok')
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
+    def log_message(self, *_): pass
+server = http.server.HTTPServer(('127.0.0.1', 8010), H)
+print('ready', flush=True)
+server.serve_forever()
+"""
+
+
+def an_http_server(world):
+    box = world.box()
+    item = post(world, box, "/processes", {"argv": ["python3", "-c", HTTP_SERVER]}).json["id"]
+    wait_until(lambda: "ready" in str(world.mine.get(
+        f"/daytona/toolbox/{box}/processes/{item}/logs").json), 30, lambda: "it does not listen")
+    return {"id": box, "port": "8010", "path": "x/y"}
 
 
 TABLE = both({
@@ -217,6 +240,9 @@ TABLE = both({
         Ask(400, body={"paths": []}), given=a_file),
     "GET /files/watch": Entry(
         Ask(200, "?path=.", by="stream"), Ask(404, "?path=nothing"), given=a_file),
+    **{f"{method} /proxy/{{port}}/{{path}}": Entry(Ask(200, check=lambda a, v: a.body == b"ok"),
+                                                  Ask(404, at=NO_ID), given=an_http_server)
+       for method in ("GET", "POST", "PUT", "PATCH", "DELETE")},
     "POST /env": Entry(Ask(501, body={"set": {"A": "b"}}), Ask(404, at=NO_ID)),
     "POST /lsp/start": Entry(Ask(200, body=SERVER, check=empty),
                              Ask(400, body={**SERVER, "languageId": "cobol"}), given=a_project),

@@ -1,0 +1,38 @@
+/*
+ * /proxy/{port}/…: requests to a port of the sandbox, for clients that have a key or the token of the
+ * sandbox.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "api/api_internal.h"
+#include "api/daytona/daytona_internal.h"
+#include "api/daytona/toolbox_internal.h"
+#include "api/preview.h"
+#include "base/text.h"
+
+void atoll_daytona_proxy(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                         size_t n ATOLL_UNUSED)
+{
+    static const char mark[] = "/proxy/";
+    struct atoll_api *api = call->api;
+    char base[sizeof(ATOLL_DAYTONA_BASE) + 96], id[sizeof(call->params.id)];
+    ATOLL_AUTOFREE char *target = NULL;
+    const char *authority, *path;
+    uint64_t port = 0;
+    size_t len;
+
+    if (!api->preview) {
+        atoll_daytona_refuse(call, 501, NULL, "this server does not serve ports of sandboxes");
+        return;
+    }
+    (void)!atoll_text_u64(call->params.port, 1, UINT16_MAX, &port);
+    path = atoll_target_path(atoll_http_target(call->req), &authority, &len);
+    path = strstr(path, mark) + sizeof(mark) - 1;
+    path += strcspn(path, "/");
+    target = atoll_api_alloc(strlen(path) + 1);
+    (void)atoll_preview_strip_parameter(path, ATOLL_DAYTONA_TOKEN_QUERY, target);
+    (void)snprintf(id, sizeof(id), "%s", call->params.id);
+    (void)snprintf(base, sizeof(base), ATOLL_DAYTONA_BASE "/toolbox/%s/proxy/%u", id,
+                   (unsigned)port);
+    atoll_preview_pass_below(api, atoll_api_hand_over(call), id, (uint16_t)port, base, target);
+}
