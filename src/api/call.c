@@ -339,11 +339,12 @@ static int check_query(const struct atoll_api_call *call, struct atoll_error *er
 
 /* A client without a valid key does not learn which routes exist. */
 static int find_route(struct atoll_api_call *call, const struct atoll_routes *const *tables,
-                      size_t count, const char *sandbox_id, char *allow, struct atoll_error *err)
+                      size_t count, const char *path, const char *sandbox_id, char *allow,
+                      struct atoll_error *err)
 {
     struct atoll_error refused;
-    int r = atoll_router_match(tables, count, atoll_http_method(call->req),
-                               atoll_http_path(call->req), &call->params, allow, &call->route, err);
+    int r = atoll_router_match(tables, count, atoll_http_method(call->req), path, &call->params,
+                               allow, &call->route, err);
     int allowed;
 
     if (sandbox_id)
@@ -351,7 +352,7 @@ static int find_route(struct atoll_api_call *call, const struct atoll_routes *co
     if (call->route)
         call->protocol = protocol_of(tables, count, call->route);
     else if (!call->protocol)
-        call->protocol = protocol_near(tables, count, atoll_http_path(call->req));
+        call->protocol = protocol_near(tables, count, path);
     allowed = call->protocol && call->protocol->admit ? call->protocol->admit(call, &refused)
                                                       : admit(call, &refused);
     if (allowed < 0) {
@@ -373,7 +374,8 @@ static int find_route(struct atoll_api_call *call, const struct atoll_routes *co
 }
 
 static void start(struct atoll_api *api, struct atoll_http_request *req,
-                  const struct atoll_routes *const *tables, size_t count, const char *sandbox_id)
+                  const struct atoll_routes *const *tables, size_t count, const char *path,
+                  const char *sandbox_id)
 {
     struct atoll_api_call *call = atoll_api_alloc(sizeof(*call));
     char allow[ATOLL_ROUTE_ALLOW_MAX];
@@ -386,7 +388,7 @@ static void start(struct atoll_api *api, struct atoll_http_request *req,
         call->protocol = tables[0]->protocol;
     choose_request_id(call);
     join_trace(call);
-    if (find_route(call, tables, count, sandbox_id, allow, &error) < 0) {
+    if (find_route(call, tables, count, path, sandbox_id, allow, &error) < 0) {
         if (allow[0])
             (void)atoll_http_set_header(req, "Allow", allow);
         fail_with(call, allow[0] ? 405 : atoll_api_status_of(&error), &error);
@@ -405,13 +407,19 @@ void atoll_api_call_start(struct atoll_api *api, struct atoll_http_request *req)
     const char *origins = api->config.cors_origins;
 
     if (!origins || !*origins || !atoll_cors_serve(req, origins, EXPOSED))
-        start(api, req, api->tables, api->table_count, NULL);
+        start(api, req, api->tables, api->table_count, atoll_http_path(req), NULL);
 }
 
 void atoll_api_call_start_in(struct atoll_api *api, struct atoll_http_request *req,
                              const struct atoll_routes *table, const char *sandbox_id)
 {
-    start(api, req, &table, 1, sandbox_id);
+    start(api, req, &table, 1, atoll_http_path(req), sandbox_id);
+}
+
+void atoll_api_call_start_at(struct atoll_api *api, struct atoll_http_request *req,
+                             const char *path)
+{
+    start(api, req, api->tables, api->table_count, path, NULL);
 }
 
 /* Query parameters. */

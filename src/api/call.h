@@ -47,6 +47,11 @@ void atoll_api_call_start(struct atoll_api *api, struct atoll_http_request *req)
 void atoll_api_call_start_in(struct atoll_api *api, struct atoll_http_request *req,
                              const struct atoll_routes *table, const char *sandbox_id);
 
+/* Starts serving a request as if its path was another one, whose route has no {path}. For a product whose
+ * API has another base at its own host names. */
+void atoll_api_call_start_at(struct atoll_api *api, struct atoll_http_request *req,
+                             const char *path);
+
 /* Whether the caller's lists include objects of `owner`. The sandbox named by {id} in a route is
  * checked before the handler is called; the handler checks ids from other sources. */
 bool atoll_api_sees(const struct atoll_api_call *call, const char *owner);

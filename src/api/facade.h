@@ -21,8 +21,10 @@ struct atoll_api;
 /* An API key as the clients of a facade write it. It is the same key in other characters: only the
  * own form is stored (access/access.h). */
 struct atoll_key_spelling {
-    const char *field;  /* name of this form in the response that creates a key */
-    const char *prefix; /* how such texts start */
+    /* Name of this form in the response that creates a key; NULL: it is not there, and len and write are
+     * not set. */
+    const char *field;
+    const char *prefix; /* how the part of such texts starts that is secret */
     size_t len;         /* at most ATOLL_KEY_SPELLING_MAX */
     /* out holds len + 1 bytes. */
     void (*write)(const char *key, char *out);

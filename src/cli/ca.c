@@ -1,5 +1,6 @@
 /*
- * `atoll ca`: the certificate authority of the daemon on this machine, for clients of its TLS listener.
+ * `atoll ca`, `atoll vercel ca`: the certificate authority of the daemon on this machine, for clients of its TLS
+ * listener.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +11,7 @@
 #include "cli/place.h"
 
 #define PEM_MAX (64 * 1024)
+#define VERCEL_NAMES "vercel.com,api.vercel.com,*.vercel.run"
 
 struct options {
     struct atoll_cli_common common;
@@ -57,10 +59,24 @@ static void print_words(const char *path)
                   path, path, path, path, path, path);
 }
 
-static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED,
-               char **argv ATOLL_UNUSED, struct atoll_error *err)
+static void print_vercel_words(const char *path)
 {
-    const struct options *o = options;
+    (void)printf("%s\n", path);
+    (void)fflush(stdout);
+    (void)fprintf(stderr,
+                  "\nThe daemon needs port 443 and Vercel's names in its certificate:\n"
+                  "  atoll up -- --tls-listen 127.0.0.1:443 --tls-names " VERCEL_NAMES "\n"
+                  "The names lead to it, on one machine with a line of /etc/hosts:\n"
+                  "  127.0.0.1 vercel.com api.vercel.com\n"
+                  "Programs for Node trust it, and send a key:\n"
+                  "  export NODE_EXTRA_CA_CERTS=%s\n"
+                  "  eval \"$(atoll vercel env --no-preload)\"\n",
+                  path);
+}
+
+static int show(struct atoll_cli *cli, const struct options *o, const char *hint,
+                void (*words)(const char *path), struct atoll_error *err)
+{
     ATOLL_AUTOJSON json_t *object = NULL;
     struct atoll_cli_place place;
     char path[ATOLL_CLI_PATH_MAX + 16], pem[PEM_MAX];
@@ -73,8 +89,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
     (void)snprintf(path, sizeof(path), "%s/tls/ca.pem", place.state);
     n = atoll_fd_read_file(AT_FDCWD, path, pem, sizeof(pem));
     if (n == -ENOENT)
-        (void)snprintf(cli->hint, sizeof(cli->hint),
-                       "to serve TLS with one:\n  atoll up -- --tls-listen 127.0.0.1:8443");
+        (void)snprintf(cli->hint, sizeof(cli->hint), "to serve TLS with one:\n  %s", hint);
     if (n < 0)
         return fail(place.state, -n, err);
     object = json_pack("{s:s, s:s}", "ca_file", path, "pem", pem);
@@ -83,8 +98,21 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
     if (o->pem)
         (void)fputs(pem, stdout);
     else
-        print_words(path);
+        words(path);
     return ATOLL_CLI_OK;
+}
+
+static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED,
+               char **argv ATOLL_UNUSED, struct atoll_error *err)
+{
+    return show(cli, options, "atoll up -- --tls-listen 127.0.0.1:8443", print_words, err);
+}
+
+static int run_vercel(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED,
+                      char **argv ATOLL_UNUSED, struct atoll_error *err)
+{
+    return show(cli, options, "atoll up -- --tls-listen 127.0.0.1:443 --tls-names " VERCEL_NAMES,
+                print_vercel_words, err);
 }
 
 const struct atoll_cli_verb atoll_cli_ca = {
@@ -103,4 +131,19 @@ const struct atoll_cli_verb atoll_cli_ca = {
     .options = options_table,
     .options_size = sizeof(struct options),
     .run = run,
+};
+
+const struct atoll_cli_verb atoll_cli_vercel_ca = {
+    .name = "vercel ca",
+    .args = "[OPTION]...",
+    .summary = "print the path of the daemon's CA certificate, and how to stand in for vercel.com",
+    .help = "For programs that cannot load the file of `atoll vercel env`, and for browsers: DNS\n"
+            "leads Vercel's names to the daemon, whose certificate is also for them.\n"
+            "\n"
+            "Examples:\n"
+            "  atoll up -- --tls-listen 127.0.0.1:443 --tls-names " VERCEL_NAMES "\n"
+            "  NODE_EXTRA_CA_CERTS=$(atoll vercel ca) node app.js\n",
+    .options = options_table,
+    .options_size = sizeof(struct options),
+    .run = run_vercel,
 };

@@ -131,6 +131,8 @@ extern const struct atoll_cli_verb atoll_cli_up;
 extern const struct atoll_cli_verb atoll_cli_down;
 extern const struct atoll_cli_verb atoll_cli_reload;
 extern const struct atoll_cli_verb atoll_cli_ca;
+extern const struct atoll_cli_verb atoll_cli_vercel_env;
+extern const struct atoll_cli_verb atoll_cli_vercel_ca;
 extern const struct atoll_cli_verb atoll_cli_status;
 extern const struct atoll_cli_verb atoll_cli_bench;
 extern const struct atoll_cli_verb atoll_cli_doctor;

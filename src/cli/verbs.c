@@ -83,6 +83,8 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_reload,
     &atoll_cli_status,
     &atoll_cli_ca,
+    &atoll_cli_vercel_env,
+    &atoll_cli_vercel_ca,
     &atoll_cli_providers,
     &atoll_cli_bench,
     &atoll_cli_doctor,

@@ -52,6 +52,8 @@ static const struct option {
      "certificate and chain for --tls-listen, PEM (self-signed, in DIR/tls)"},
     {"tls-key", "ATOLL_TLS_KEY", KIND_PATH, AT(tls_key), ATOLL_CONFIG_PATH_MAX, NULL, "FILE",
      "private key of that certificate, PEM"},
+    {"tls-names", "ATOLL_TLS_NAMES", KIND_TEXT, AT(tls_names), 512, NULL, "NAME,...",
+     "further names of the daemon's own certificate, such as *.example.com (none)"},
     {"registry", "ATOLL_REGISTRY", KIND_PATH, AT(registry), ATOLL_CONFIG_PATH_MAX, NULL, "DIR",
      "directory of environments, agents, tools and prompts, YAML\n(registry beside atolld, else the "
      "installed one)"},

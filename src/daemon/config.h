@@ -16,6 +16,7 @@ struct atoll_config {
     char tls_listen[256];               /* HOST:PORT, "" for none */
     char tls_cert[ATOLL_CONFIG_PATH_MAX],
         tls_key[ATOLL_CONFIG_PATH_MAX]; /* "": self-signed, made by the daemon */
+    char tls_names[512];                /* further names of that, separated by commas */
     char preview_domain[200];
     char host_names[1024];                 /* separated by commas or blanks */
     char cors_origins[1024];               /* likewise, or "*" */

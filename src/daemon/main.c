@@ -391,6 +391,7 @@ static int listen_tls(struct daemon *d, struct atoll_error *err)
         .key_file = *d->config.tls_key ? d->config.tls_key : NULL,
         .state_fd = d->state_fd,
         .domain = d->config.preview_domain,
+        .names = d->config.tls_names,
     };
     uint16_t port;
     int r = atoll_http_server_listen_tls(d->server, d->config.tls_listen, &config, &port, err);

@@ -64,7 +64,7 @@ int atoll_tls_new(const struct atoll_tls_config *config, struct atoll_tls **ret_
         r = atoll_tls_cert_given(tls->ctx, config->cert_file, config->key_file, err);
     else
         r = atoll_tls_cert_own(tls->ctx, config->state_fd, config->domain ? config->domain : "",
-                               err);
+                               config->names ? config->names : "", err);
     if (r < 0)
         (void)atoll_tls_free(tls);
     else

@@ -18,6 +18,7 @@ struct atoll_tls_config {
     const char *key_file;  /* PEM, not encrypted. Set if and only if cert_file is set */
     int state_fd;          /* directory in which a generated certificate is stored (tls/) */
     const char *domain; /* a generated certificate is also for this and all names below, or NULL */
+    const char *names;  /* and for these: "a.example,*.b.example"; or NULL */
 };
 
 /* Without files: the daemon's own certificate (net/tls_cert.h). INVALID_ARGUMENT for unusable files. */

@@ -92,17 +92,34 @@ static bool is_name(const char *name)
                strlen(name);
 }
 
-/* "DNS:localhost,…" for the subject alternative name. */
-static void list_names(const char *domain, char *out, size_t cap)
+/* Walks a list of names that are separated by commas: false at the end, and for a name of other
+ * characters. A name may be "*.NAME". */
+static bool next_name(const char **list, char out[256])
 {
-    char host[256] = "";
+    size_t n;
+
+    *list += strspn(*list, ", ");
+    n = strcspn(*list, ", ");
+    if (n == 0 || n >= 256)
+        return false;
+    (void)snprintf(out, 256, "%.*s", (int)n, *list);
+    *list += n;
+    return is_name(strncmp(out, "*.", 2) == 0 ? out + 2 : out);
+}
+
+/* "DNS:localhost,…" for the subject alternative name. */
+static void list_names(const char *domain, const char *more, char *out, size_t cap)
+{
+    char host[256] = "", name[256];
     size_t len;
 
     (void)gethostname(host, sizeof(host) - 1);
     len = (size_t)snprintf(out, cap, "DNS:localhost,DNS:*.localhost,IP:127.0.0.1,IP:::1%s%s",
                            is_name(host) ? ",DNS:" : "", is_name(host) ? host : "");
     if (is_name(domain) && len < cap)
-        (void)snprintf(out + len, cap - len, ",DNS:%s,DNS:*.%s", domain, domain);
+        len += (size_t)snprintf(out + len, cap - len, ",DNS:%s,DNS:*.%s", domain, domain);
+    while (len < cap && next_name(&more, name))
+        len += (size_t)snprintf(out + len, cap - len, ",DNS:%s", name);
 }
 
 static int add_extensions(X509 *cert, X509 *issuer, const char *names)
@@ -262,35 +279,44 @@ static int make(int dir_fd, const struct files *files, const struct pair *issuer
 }
 
 /* Whether the certificate was issued by the authority for these names. */
-static bool fits(X509 *cert, X509 *authority, const char *domain)
+static bool fits(X509 *cert, X509 *authority, const char *domain, const char *more)
 {
-    char host[256] = "";
+    char host[256] = "", name[256];
 
+    while (next_name(&more, name)) {
+        if (*name == '*')
+            *name = 'x'; /* any name below */
+        if (X509_check_host(cert, name, 0, 0, NULL) != 1)
+            return false;
+    }
     (void)gethostname(host, sizeof(host) - 1);
     return X509_verify(cert, X509_get0_pubkey(authority)) == 1 &&
            (!is_name(domain) || X509_check_host(cert, domain, 0, 0, NULL) == 1) &&
            (!is_name(host) || X509_check_host(cert, host, 0, 0, NULL) == 1);
 }
 
-static int own_pair(int dir_fd, const char *domain, struct pair *ret, struct atoll_error *err)
+static int own_pair(int dir_fd, const char *domain, const char *more, struct pair *ret,
+                    struct atoll_error *err)
 {
     struct pair authority = {0};
-    char names[1024];
+    char names[2048];
     int r = 0;
 
     if (!load(dir_fd, &authority_files, &authority))
         r = make(dir_fd, &authority_files, NULL, NULL, &authority, err);
-    if (r == 0 && load(dir_fd, &server_files, ret) && !fits(ret->cert, authority.cert, domain))
+    if (r == 0 && load(dir_fd, &server_files, ret) &&
+        !fits(ret->cert, authority.cert, domain, more))
         pair_done(ret);
     if (r == 0 && !ret->cert) {
-        list_names(domain, names, sizeof(names));
+        list_names(domain, more, names, sizeof(names));
         r = make(dir_fd, &server_files, &authority, names, ret, err);
     }
     pair_done(&authority);
     return r;
 }
 
-int atoll_tls_cert_own(SSL_CTX *ctx, int state_fd, const char *domain, struct atoll_error *err)
+int atoll_tls_cert_own(SSL_CTX *ctx, int state_fd, const char *domain, const char *more,
+                       struct atoll_error *err)
 {
     struct pair own = {0};
     ATOLL_AUTOCLOSE int dir_fd = ATOLL_NO_FD;
@@ -301,7 +327,7 @@ int atoll_tls_cert_own(SSL_CTX *ctx, int state_fd, const char *domain, struct at
     dir_fd = openat(state_fd, "tls", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir_fd < 0)
         return atoll_fail_errno(err, errno, "open tls in the state directory");
-    r = own_pair(dir_fd, domain, &own, err);
+    r = own_pair(dir_fd, domain, more, &own, err);
     if (r == 0 &&
         (SSL_CTX_use_certificate(ctx, own.cert) != 1 || SSL_CTX_use_PrivateKey(ctx, own.key) != 1))
         r = fail_openssl(err, "use the TLS certificate");

@@ -12,8 +12,9 @@
 
 /* Loads tls/cert.pem (the certificate, then the authority's) and tls/key.pem into ctx. Generates both
  * if they are missing, do not match (for example after a crash between writing the two), expire within
- * 90 days or lack a name. The same for the authority, tls/ca.pem and tls/ca-key.pem. INTERNAL. */
-int atoll_tls_cert_own(SSL_CTX *ctx, int state_fd, const char *domain,
+ * 90 days or lack a name. The same for the authority, tls/ca.pem and tls/ca-key.pem. more: further names,
+ * separated by commas; "*.NAME" is possible. INTERNAL. */
+int atoll_tls_cert_own(SSL_CTX *ctx, int state_fd, const char *domain, const char *more,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* The certificate authority of atoll-egress, which issues certificates for the servers it stands in for

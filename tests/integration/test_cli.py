@@ -30,7 +30,7 @@ VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "re
          "template diff", "template save", "push", "template tag", "template share", "template rm", "template gc", "snapshot",
          "snapshots", "fork", "restore",
          "volume create", "volume ls", "volume rm", "key create", "key ls", "key rm", "secret create", "secret ls", "secret rm", "up",
-         "down", "reload", "ca", "status", "providers", "bench", "doctor", "verify", "completion", "man", "version", "help"]
+         "down", "reload", "ca", "vercel env", "vercel ca", "status", "providers", "bench", "doctor", "verify", "completion", "man", "version", "help"]
 
 
 def ids(daemon):

@@ -58,6 +58,7 @@ def test_everything_is_where_it_belongs(installed):
         assert os.access(installed / path, os.X_OK), path
     for path in ("include/atoll/atoll.h", "lib/systemd/system/atolld.service",
                  "share/atoll/registry/environments/Python3.yaml", "share/atoll/drivers/manifest.json",
+                 "share/atoll/clients/vercel/vercel.mjs",
                  "share/man/man1/atoll.1", "share/man/man1/atoll-template-build.1",
                  "share/bash-completion/completions/atoll", "share/zsh/site-functions/_atoll",
                  "share/fish/vendor_completions.d/atoll.fish"):

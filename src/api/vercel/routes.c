@@ -26,4 +26,6 @@ static const struct atoll_routes *const tables[] = {&atoll_vercel_control_routes
                                                     &atoll_vercel_session_routes,
                                                     &atoll_vercel_interactive_routes, NULL};
 
-const struct atoll_facade atoll_vercel_facade = {.tables = tables};
+const struct atoll_facade atoll_vercel_facade = {.tables = tables,
+                                                 .open = atoll_vercel_open,
+                                                 .serve = atoll_vercel_serve};

@@ -63,6 +63,13 @@ extern const struct atoll_protocol atoll_vercel_session_protocol;
 extern const struct atoll_param_kind atoll_vercel_params[ATOLL_VERCEL_PARAM_COUNT];
 #define ATOLL_VERCEL_COMMAND_PREFIX "cmd_"
 
+extern const struct atoll_key_spelling atoll_vercel_key; /* keys.c */
+
+/* hosts.c: requests that are addressed by Vercel's host names, as docs/vercel.md says under "DNS and TLS":
+ * its API at vercel.com and api.vercel.com, and ports of sandboxes below vercel.run. The state is the api. */
+void *atoll_vercel_open(struct atoll_api *api, const uint32_t *options);
+bool atoll_vercel_serve(void *state, struct atoll_http_request *req);
+
 /* Whether the path is of /v1: there "sandboxId" stands for "sessionId" and "sandbox" for "session". */
 bool atoll_vercel_is_v1(const struct atoll_api_call *call);
 

@@ -34,7 +34,7 @@ static void write_spellings(struct atoll_json_out *out, const char *key)
     char text[ATOLL_KEY_SPELLING_MAX + 1] = "";
 
     for (const struct atoll_facade *const *f = atoll_facades; *f; f++)
-        if ((*f)->key) {
+        if ((*f)->key && (*f)->key->field) {
             (*f)->key->write(key, text);
             atoll_json_text(out, (*f)->key->field, text);
         }
