@@ -326,6 +326,15 @@ int atoll_engine_set_metadata(struct atoll_engine *engine, const char *id, const
 
 int atoll_engine_set_facade(struct atoll_engine *engine, const char *id, const char *json,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Changes the environment of commands that start later: `set` are NAME=VALUE, `unset` names; either may
+ * be NULL. RESOURCE_EXHAUSTED: it would be too large. */
+int atoll_engine_change_env(struct atoll_engine *engine, const char *id, const char *const *set,
+                            const char *const *unset, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Changes memory_bytes and cpu_millis, where they are not 0, of a sandbox that runs or is stopped. The
+ * quotas hold as for a new sandbox. FAILED_PRECONDITION: another state, or less memory while it runs;
+ * UNIMPLEMENTED: the provider cannot do it. (resize.c) */
+void atoll_engine_resize(struct atoll_engine *engine, const char *id,
+                         const struct atoll_limits *limits, atoll_done_fn *done, void *arg);
 /* Replaces the policy of its network: canonical JSON (network/policy.h), copied; NULL: all that the mode
  * permits. When done is called without an error, the policy is stored, holds, and connections that it
  * denies are closed. UNAVAILABLE: it is stored, and holds as soon as atoll-egress answers again.

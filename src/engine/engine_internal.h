@@ -194,6 +194,7 @@ struct atoll_sandbox {
     struct atoll_tenant *tenant;            /* NULL: not counted for a tenant; tenants.c */
     uint64_t promised[ATOLL_PROMISES];      /* what is counted in the tenant's sums */
     int64_t progress_ms, progress_since_ms; /* time of the last and of the first progress event */
+    bool resizing;                          /* its limits are being changed; resize.c */
     bool snapping;                          /* a snapshot is in progress */
     bool keeps_env;                         /* its environment is in a file; env_file.c */
     char cause[200];
@@ -420,6 +421,9 @@ void atoll_sandbox_start_again(struct atoll_sandbox *sandbox);
  * others */
 int atoll_env_save(const struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_env_load(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Stores it again after a change. */
+int atoll_env_replace(const struct atoll_sandbox *sandbox,
+                      struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_env_drop(const struct atoll_sandbox *sandbox);
 /* Stores it for a while, also if the sandbox is not persistent: during a restore. */
 int atoll_env_keep(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -499,6 +503,8 @@ void atoll_sandbox_make(struct atoll_sandbox *sandbox, atoll_provider_created_fn
 /* Tells a new agent the working directory, and gives it the data that a later daemon needs and that
  * must not be stored on disk. */
 void atoll_sandbox_tell_agent(struct atoll_sandbox *sandbox);
+/* Gives the agent the environment again after a change. */
+void atoll_sandbox_tell_env(struct atoll_sandbox *sandbox);
 
 /* limits.c */
 void atoll_limits_fill(struct atoll_limits *limits); /* defaults for fields that are 0 */

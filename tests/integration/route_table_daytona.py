@@ -72,8 +72,9 @@ def refused(*routes):
 TABLE = {
     f"POST {BOX}/fork": Entry(Ask(200, body={}, check=has("state", value="started")),
                               Ask(400, body={"name": "/"}), given=box),
-    **refused(f"POST {BOX}/resize", f"POST {BOX}/ssh-access",
-              f"DELETE {BOX}/ssh-access"),
+    f"POST {BOX}/resize": Entry(Ask(200, body={"memory": 2}, check=has("memory", value=2)),
+                                Ask(400, body={}), given=box),
+    **refused(f"POST {BOX}/ssh-access", f"DELETE {BOX}/ssh-access"),
     f"GET {BASE}/sandbox/ssh-access/validate": Entry(Ask(501), None),
     f"GET {BOX}/toolbox-proxy-url": Entry(Ask(200, check=has("url")), Ask(404, at=NO_ID), given=box),
     f"GET {BOX}/ports/{{port}}/preview-url": Entry(Ask(200, check=has("token")),

@@ -243,7 +243,8 @@ TABLE = both({
     **{f"{method} /proxy/{{port}}/{{path}}": Entry(Ask(200, check=lambda a, v: a.body == b"ok"),
                                                   Ask(404, at=NO_ID), given=an_http_server)
        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")},
-    "POST /env": Entry(Ask(501, body={"set": {"A": "b"}}), Ask(404, at=NO_ID)),
+    "POST /env": Entry(Ask(204, body={"set": {"A": "b"}, "unset": ["C"]}, check=empty),
+                       Ask(400, body={"set": ["A"]})),
     "POST /lsp/start": Entry(Ask(200, body=SERVER, check=empty),
                              Ask(400, body={**SERVER, "languageId": "cobol"}), given=a_project),
     "POST /lsp/stop": Entry(Ask(200, body=SERVER, check=empty),

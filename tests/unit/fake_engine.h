@@ -1053,6 +1053,30 @@ int atoll_engine_set_facade(struct atoll_engine *engine, const char *id, const c
     return 0;
 }
 
+int atoll_engine_change_env(struct atoll_engine *engine, const char *id, const char *const *set,
+                            const char *const *unset, struct atoll_error *err)
+{
+    (void)set;
+    (void)unset;
+    if (!atoll_engine_find(engine, id))
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no such sandbox");
+    return 0;
+}
+
+void atoll_engine_resize(struct atoll_engine *engine, const char *id,
+                         const struct atoll_limits *limits, atoll_done_fn *done, void *arg)
+{
+    struct atoll_error err;
+
+    (void)limits;
+    if (atoll_engine_find(engine, id)) {
+        done(arg, NULL);
+        return;
+    }
+    (void)atoll_fail(&err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no such sandbox");
+    done(arg, &err);
+}
+
 const char *atoll_engine_network_problem(const struct atoll_engine *engine)
 {
     (void)engine;

@@ -87,7 +87,8 @@ static int take_minutes(const json_t *value, const char *name, int64_t otherwise
     return 0;
 }
 
-static int take_size(const json_t *value, const char *name, double *ret, struct atoll_error *err)
+int atoll_daytona_take_size(const json_t *value, const char *name, double *ret,
+                            struct atoll_error *err)
 {
     if (!value || json_is_null(value))
         return 0;
@@ -102,12 +103,12 @@ static int take_limits(const struct atoll_daytona_create *q, struct atoll_limits
                        struct atoll_error *err)
 {
     double cpu = 0, memory = 0, disk = 0;
-    int r = take_size(q->cpu, "cpu", &cpu, err);
+    int r = atoll_daytona_take_size(q->cpu, "cpu", &cpu, err);
 
     if (r == 0)
-        r = take_size(q->memory, "memory", &memory, err);
+        r = atoll_daytona_take_size(q->memory, "memory", &memory, err);
     if (r == 0)
-        r = take_size(q->disk, "disk", &disk, err);
+        r = atoll_daytona_take_size(q->disk, "disk", &disk, err);
     if (r < 0)
         return r;
     limits->cpu_millis = cpu > 0 ? (uint32_t)(cpu * 1000) : limits->cpu_millis;

@@ -25,3 +25,7 @@ void atoll_daytona_created(void *arg, struct atoll_sandbox *sandbox,
  * Everything is borrowed for the call. */
 void atoll_daytona_create_built(struct atoll_api_call *call, const struct atoll_daytona_create *q,
                                 const struct atoll_options *options);
+
+/* A number of CPUs or GiB; NULL and null leave *ret as it is. INVALID_ARGUMENT. */
+int atoll_daytona_take_size(const json_t *value, const char *name, double *ret,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -157,8 +157,9 @@ ATOLL_DAYTONA_HANDLER(set_autodelete);
 ATOLL_DAYTONA_HANDLER(set_ttl);
 ATOLL_DAYTONA_HANDLER(set_public);
 ATOLL_DAYTONA_HANDLER(note_activity);
-/* control_network.c */
+/* control_network.c, control_resize.c */
 ATOLL_DAYTONA_HANDLER(set_network);
+ATOLL_DAYTONA_HANDLER(resize);
 /* build_logs.c */
 ATOLL_DAYTONA_HANDLER(sandbox_logs_url);
 ATOLL_DAYTONA_HANDLER(sandbox_logs);

@@ -49,7 +49,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   BOX "/network-settings",    WRITE, JSON, atoll_daytona_set_network, NULL},
     {ATOLL_POST,   BOX "/snapshot",            WRITE, JSON, atoll_daytona_snapshot_sandbox, NULL},
     {ATOLL_POST,   BOX "/fork",                WRITE, JSON, atoll_daytona_fork, NULL},
-    {ATOLL_POST,   BOX "/resize",              WRITE, JSON, atoll_daytona_unsupported, NULL},
+    {ATOLL_POST,   BOX "/resize",              WRITE, JSON, atoll_daytona_resize, NULL},
     {ATOLL_POST,   BOX "/ssh-access",          WRITE, NONE, atoll_daytona_unsupported, NULL},
     {ATOLL_DELETE, BOX "/ssh-access",          WRITE, NONE, atoll_daytona_unsupported, NULL},
     {ATOLL_GET,    BASE "/sandbox/ssh-access/validate", READ, NONE, atoll_daytona_unsupported, NULL},

@@ -234,15 +234,3 @@ void atoll_daytona_no_desktop(struct atoll_api_call *call, const uint8_t *body A
     atoll_daytona_refuse(call, 503, NULL,
                          "Computer-use functionality is not available: the sandbox has no desktop");
 }
-
-void atoll_daytona_not_offered(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
-                               size_t n ATOLL_UNUSED)
-{
-    if (strstr(call->route->path, "/lsp/"))
-        atoll_daytona_refuse(call, 501, NULL,
-                             "language servers are not offered: run one as a process (/processes)");
-    else
-        atoll_daytona_refuse(call, 501, NULL,
-                             "variables of a sandbox are set when it is created; give those of a "
-                             "process with the request that starts it");
-}

@@ -260,4 +260,4 @@ ATOLL_DAYTONA_HANDLER(port_in_use);
 /* toolbox_proxy.c */
 ATOLL_DAYTONA_HANDLER(proxy);
 ATOLL_DAYTONA_HANDLER(no_desktop);
-ATOLL_DAYTONA_HANDLER(not_offered);
+ATOLL_DAYTONA_HANDLER(change_env); /* toolbox_env.c */

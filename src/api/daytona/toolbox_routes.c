@@ -74,7 +74,7 @@
     {ATOLL_GET,    BASE "/files/download",           READ,   NONE, CALL(file_download)}, \
     {ATOLL_POST,   BASE "/files/bulk-download",      CHANGE, BODY, CALL(file_bulk_download)}, \
     {ATOLL_GET,    BASE "/files/watch",              READ,   NONE, CALL(file_watch)}, \
-    {ATOLL_POST,   BASE "/env",                      CHANGE, BODY, CALL(not_offered)}, \
+    {ATOLL_POST,   BASE "/env",                      CHANGE, BODY, CALL(change_env)}, \
     {ATOLL_POST,   BASE "/lsp/start",                CHANGE, BODY, CALL(lsp_start)}, \
     {ATOLL_POST,   BASE "/lsp/stop",                 CHANGE, BODY, CALL(lsp_stop)}, \
     {ATOLL_POST,   BASE "/lsp/did-open",             CHANGE, BODY, CALL(lsp_open)}, \

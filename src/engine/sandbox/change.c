@@ -3,7 +3,7 @@
 #include "engine/engine_internal.h"
 
 /*
- * Changes to a living sandbox: its deadline and its metadata.
+ * Changes to a living sandbox: its deadline, its metadata and its environment.
  */
 
 static int find_changeable(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
@@ -69,4 +69,72 @@ int atoll_engine_set_facade(struct atoll_engine *engine, const char *id, const c
     int r = find_changeable(engine, id, &s, err);
 
     return r < 0 ? r : set_text(s, &s->options.facade_json, json, err);
+}
+
+/* Environment. */
+
+static bool has_name(const char *variable, const char *name, size_t n)
+{
+    return strncmp(variable, name, n) == 0 && variable[n] == '=';
+}
+
+static bool is_changed(const char *variable, const char *const *set, const char *const *unset)
+{
+    for (; set && *set; set++)
+        if (has_name(variable, *set, strcspn(*set, "=")))
+            return true;
+    for (; unset && *unset; unset++)
+        if (has_name(variable, *unset, strlen(*unset)))
+            return true;
+    return false;
+}
+
+static int append_string(struct atoll_buf *out, const char *text)
+{
+    return atoll_buf_append(out, text, strlen(text) + 1);
+}
+
+/* The new environment, malloced. */
+static char **merge_env(const struct atoll_sandbox *s, const char *const *set,
+                        const char *const *unset, struct atoll_error *err)
+{
+    const char *const *old = s->options.env;
+    char **merged = NULL;
+    struct atoll_buf all;
+    int r = 0;
+
+    atoll_buf_init_erasing(&all, ATOLL_AGENT_DATA_MAX);
+    for (; r == 0 && old && *old; old++)
+        if (!is_changed(*old, set, unset))
+            r = append_string(&all, *old);
+    for (; r == 0 && set && *set; set++)
+        r = append_string(&all, *set);
+    if (r == 0)
+        merged = atoll_strings_split(atoll_buf_head(&all), atoll_buf_size(&all));
+    if (!merged)
+        (void)atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, r < 0 ? -r : ENOMEM,
+                         "the environment is larger than %d KiB", ATOLL_AGENT_DATA_MAX / 1024);
+    atoll_buf_done(&all);
+    return merged;
+}
+
+int atoll_engine_change_env(struct atoll_engine *engine, const char *id, const char *const *set,
+                            const char *const *unset, struct atoll_error *err)
+{
+    struct atoll_sandbox *s = NULL;
+    char **merged;
+    int r = find_changeable(engine, id, &s, err);
+
+    if (r == 0 && !s->options.env)
+        r = atoll_env_load(s, err);
+    if (r < 0)
+        return r;
+    merged = merge_env(s, set, unset, err);
+    if (!merged)
+        return -E2BIG;
+    atoll_options_set_strings(&s->options.env, merged);
+    s->spec.env = s->options.env;
+    s->options.env_is_common = false;
+    atoll_sandbox_tell_env(s);
+    return atoll_env_replace(s, err);
 }

@@ -61,25 +61,54 @@ static int seal(const struct atoll_engine *engine, const char *id, const void *p
     return atoll_seal_write(atoll_store_seal(engine->config.store), &place, plain, n, out, err);
 }
 
+/* The sealed bytes of the file. */
+static int seal_env(const struct atoll_sandbox *s, struct atoll_buf *ret, struct atoll_error *err)
+{
+    struct atoll_buf plain;
+    int r;
+
+    atoll_buf_init(&plain, ATOLL_AGENT_DATA_MAX);
+    r = atoll_strings_join(&plain, s->options.env);
+    if (r < 0)
+        r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, -r,
+                       "the environment is larger than %d KiB", ATOLL_AGENT_DATA_MAX / 1024);
+    else
+        r = seal(s->engine, s->spec.id, atoll_buf_head(&plain), atoll_buf_size(&plain), ret, err);
+    atoll_buf_wipe(&plain);
+    return r;
+}
+
 int atoll_env_save(const struct atoll_sandbox *s, struct atoll_error *err)
 {
-    struct atoll_buf plain, sealed;
+    struct atoll_buf sealed = {0};
     int r;
 
     if (!is_kept(s) || !s->options.env)
         return 0;
-    atoll_buf_init(&plain, ATOLL_AGENT_DATA_MAX);
-    r = atoll_strings_join(&plain, s->options.env);
-    if (r < 0) {
-        atoll_buf_wipe(&plain);
-        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, -r,
-                          "the environment is larger than %d KiB", ATOLL_AGENT_DATA_MAX / 1024);
-    }
-    r = seal(s->engine, s->spec.id, atoll_buf_head(&plain), atoll_buf_size(&plain), &sealed, err);
-    atoll_buf_wipe(&plain);
+    r = seal_env(s, &sealed, err);
     if (r == 0 && (r = write_file(s, &sealed)) < 0) {
         atoll_env_drop(s);
         r = atoll_fail_errno(err, -r, "keep the environment");
+    }
+    atoll_buf_done(&sealed);
+    return r;
+}
+
+int atoll_env_replace(const struct atoll_sandbox *s, struct atoll_error *err)
+{
+    struct atoll_buf sealed = {0};
+    char name[64];
+    int r;
+
+    if (!is_kept(s) || !s->options.env)
+        return 0;
+    name_of(s->spec.id, name);
+    r = seal_env(s, &sealed, err);
+    if (r == 0) {
+        r = atoll_fd_replace_file(s->engine->state_fd, name, atoll_buf_head(&sealed),
+                                  atoll_buf_size(&sealed));
+        if (r < 0)
+            r = atoll_fail_errno(err, -r, "keep the environment");
     }
     atoll_buf_done(&sealed);
     return r;

@@ -68,17 +68,14 @@ static void set_workdir(struct atoll_sandbox *s)
                              &err);
 }
 
-/* Its default user is known to the agent. */
-static void tell_rest(struct atoll_sandbox *s)
+/* The environment may contain secrets: the agent keeps it in memory, and the daemon does not store
+ * it. */
+void atoll_sandbox_tell_env(struct atoll_sandbox *s)
 {
     struct atoll_am_data note;
     struct atoll_buf bytes;
     struct atoll_error err;
 
-    if (s->options.workdir)
-        set_workdir(s);
-    /* The environment may contain secrets: the agent keeps it in memory, and the daemon does not
-     * store it. */
     if (!s->options.env)
         return;
     atoll_buf_init(&bytes, ATOLL_AGENT_DATA_MAX);
@@ -88,6 +85,14 @@ static void tell_rest(struct atoll_sandbox *s)
                                  &err);
     }
     atoll_buf_done(&bytes);
+}
+
+/* Its default user is known to the agent. */
+static void tell_rest(struct atoll_sandbox *s)
+{
+    if (s->options.workdir)
+        set_workdir(s);
+    atoll_sandbox_tell_env(s);
 }
 
 void atoll_sandbox_tell_agent(struct atoll_sandbox *s)

@@ -120,26 +120,25 @@ static bool exceeds(uint64_t most, uint64_t have, uint64_t more)
     return most > 0 && more > 0 && (have > most || more > most - have);
 }
 
-int atoll_tenant_admit(struct atoll_engine *engine, const char *owner,
-                       const struct atoll_provider_entry *entry, const struct atoll_spec *spec,
-                       struct atoll_error *err)
+/* all: what the sandbox is promised; more: what it is promised in addition. */
+static int admit(const struct atoll_engine *engine, const char *owner,
+                 const uint64_t all[static ATOLL_PROMISES],
+                 const uint64_t more[static ATOLL_PROMISES], struct atoll_error *err)
 {
     const struct atoll_quota *q = &engine->config.quota;
     const struct atoll_tenant *t = atoll_tenant_find(engine, owner);
-    uint64_t more[ATOLL_PROMISES];
 
-    promised_by(entry, spec, more);
     for (size_t i = 0; i < ATOLL_PROMISES; i++) {
         uint64_t have = t ? t->promised[i] : 0;
         uint64_t most = most_of(q, owner, i);
         double unit = promises[i].unit;
 
-        if (exceeds(q->machine[i], 0, more[i])) {
+        if (exceeds(q->machine[i], 0, all[i])) {
             refuse_count(promises[i].option);
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                               "%s: this machine has %.10g %s in all (got %.10g)", promises[i].field,
                               (double)q->machine[i] / unit, promises[i].what,
-                              (double)more[i] / unit);
+                              (double)all[i] / unit);
         }
         if (exceeds(most, have, more[i])) {
             refuse_count(promises[i].option);
@@ -160,6 +159,29 @@ int atoll_tenant_admit(struct atoll_engine *engine, const char *owner,
         }
     }
     return 0;
+}
+
+int atoll_tenant_admit(struct atoll_engine *engine, const char *owner,
+                       const struct atoll_provider_entry *entry, const struct atoll_spec *spec,
+                       struct atoll_error *err)
+{
+    uint64_t all[ATOLL_PROMISES];
+
+    promised_by(entry, spec, all);
+    return admit(engine, owner, all, all, err);
+}
+
+int atoll_tenant_admit_change(const struct atoll_sandbox *s, const struct atoll_limits *limits,
+                              struct atoll_error *err)
+{
+    uint64_t all[ATOLL_PROMISES], more[ATOLL_PROMISES];
+    struct atoll_spec spec = s->spec;
+
+    spec.limits = *limits;
+    promised_by(s->entry, &spec, all);
+    for (size_t i = 0; i < ATOLL_PROMISES; i++)
+        more[i] = all[i] > s->promised[i] ? all[i] - s->promised[i] : 0;
+    return admit(s->engine, s->spec.tenant, all, more, err);
 }
 
 /* Sandboxes. */

@@ -12,6 +12,7 @@
 struct atoll_engine;
 struct atoll_provider_entry;
 struct atoll_spec;
+struct atoll_limits;
 
 /* Kinds of requests that have a quota and a queue; admission.c. */
 enum atoll_turn {
@@ -69,3 +70,7 @@ int atoll_tenant_check_name(const struct atoll_engine *engine, const char *owner
 int atoll_tenant_admit(struct atoll_engine *engine, const char *owner,
                        const struct atoll_provider_entry *entry, const struct atoll_spec *spec,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Whether the sandbox may have these limits instead of its own; errors as above. */
+int atoll_tenant_admit_change(const struct atoll_sandbox *sandbox,
+                              const struct atoll_limits *limits,
+                              struct atoll_error *err) ATOLL_MUST_CHECK;

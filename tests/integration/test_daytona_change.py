@@ -1,0 +1,136 @@
+"""What clients of Daytona change while a sandbox exists: its size and its environment."""
+
+import pytest
+from daemons import wait_until
+from rest import Rest
+from resting import kill_daemon, mortal_daemon
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    with mortal_daemon() as made:
+        yield made
+
+
+@pytest.fixture
+def control(daemon):
+    return Rest(daemon.socket)
+
+
+@pytest.fixture
+def make(control):
+    made = []
+
+    def create(**fields):
+        answer = control.post("/daytona/sandbox", fields)
+        assert answer.status == 200, answer.body
+        made.append(answer.json["id"])
+        return made[-1]
+
+    yield create
+    for name in made:
+        control.delete(f"/daytona/sandbox/{name}")
+
+
+def resize(control, name, **sizes):
+    return control.post(f"/daytona/sandbox/{name}/resize", sizes)
+
+
+def run(control, name, command):
+    answer = control.post(f"/daytona/toolbox/{name}/process/execute", {"command": command})
+    assert answer.status == 200, answer.body
+    return answer.json["result"].strip()
+
+
+def killed(daemon):
+    kill_daemon(daemon)
+    daemon.start()
+
+
+def memory_inside(control, name):
+    return int(run(control, name, "sed -n 's/MemTotal: *//p' /proc/meminfo").split()[0]) * 1024
+
+
+def test_a_running_sandbox_gets_more(control, make):
+    name = make()
+    assert memory_inside(control, name) == 1024 * MIB
+    answer = resize(control, name, memory=2)
+    assert answer.status == 200 and answer.json["memory"] == 2, answer.body
+    assert answer.json["state"] == "started"
+    wait_until(lambda: memory_inside(control, name) == 2048 * MIB, 10,
+               lambda: memory_inside(control, name))
+    assert control.get(f"/daytona/sandbox/{name}").json["memory"] == 2
+    # The kernel lets it use the memory.
+    assert run(control, name, "python3 -c 'print(len(bytearray(1400 << 20)))'") == str(1400 * MIB)
+
+
+@pytest.mark.parametrize("sizes,text", [
+    ({}, "No resource changes specified"),
+    ({"memory": 1}, "No resource changes specified"),
+    ({"memory": 0.5}, "stopped state to decrease memory"),
+    ({"cpu": 0.5}, "stopped state to decrease the number of CPU cores"),
+    ({"disk": 50}, "Disk resize can only be performed on a stopped sandbox"),
+    ({"memory": "much"}, "memory"),
+    ({"memory": 4096}, "this machine has"),
+])
+def test_refusals(control, make, sizes, text):
+    name = make()
+    answer = resize(control, name, **sizes)
+    assert answer.status == 400 and text in answer.json["message"], answer.body
+    assert control.get(f"/daytona/sandbox/{name}").json["memory"] == 1
+
+
+def test_a_stopped_sandbox_starts_with_its_new_size(control, make):
+    name = make()
+    assert resize(control, name, memory=2).status == 200
+    assert control.post(f"/daytona/sandbox/{name}/stop").status == 200
+    assert resize(control, name, disk=1).status == 400
+    assert resize(control, name, disk=50).status == 501
+    answer = resize(control, name, memory=1)
+    assert answer.status == 200 and answer.json["state"] == "stopped", answer.body
+    assert control.post(f"/daytona/sandbox/{name}/start").status == 200
+    assert memory_inside(control, name) == 1024 * MIB
+
+
+def test_a_new_size_survives_a_restart_of_the_daemon(daemon, control, make):
+    name = make()
+    assert resize(control, name, memory=2).status == 200
+    killed(daemon)
+    assert control.get(f"/daytona/sandbox/{name}").json["memory"] == 2
+
+
+def change_env(control, name, status=204, **fields):
+    answer = control.post(f"/daytona/toolbox/{name}/env", fields)
+    assert answer.status == status, answer.body
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_environment(daemon, control, make, kept):
+    name = make(env={"A": "1", "AB": "2", "B": "3"}, **({} if kept else {"autoDeleteInterval": 0}))
+    show = "echo ${A-none} ${AB-none} ${B-none} ${C-none}"
+    change_env(control, name, set={"A": "x y", "C": "4"}, unset=["B", "unknown"])
+    assert run(control, name, show) == "x y 2 none 4"
+    change_env(control, name)
+    change_env(control, name, 400, set={"A=B": "1"})
+    change_env(control, name, 429, set={"BIG": "x" * 200000})
+    assert run(control, name, show) == "x y 2 none 4"
+    killed(daemon)
+    wait_until(lambda: run(control, name, show) == "x y 2 none 4", 10, lambda: run(control, name, show))
+    if kept:
+        assert control.post(f"/daytona/sandbox/{name}/stop").status == 200
+        assert control.post(f"/daytona/sandbox/{name}/start").status == 200
+        assert run(control, name, show) == "x y 2 none 4"
+    change_env(control, name, unset=["A", "AB", "C"])
+    assert run(control, name, show) == "none none none none"
+
+
+def test_a_full_disk_is_recovered(control, make):
+    """A sandbox whose disk is full stops, starts and gets its space back."""
+    name = make(disk=1)
+    assert "No space left" in run(control, name, "cd; dd if=/dev/zero of=big bs=1M count=4000 2>&1")
+    assert control.post(f"/daytona/sandbox/{name}/stop").status == 200
+    assert control.post(f"/daytona/sandbox/{name}/start").status == 200
+    assert "No space left" in run(control, name, "cd; dd if=/dev/zero of=more bs=1M count=100 2>&1")
+    assert run(control, name, "cd; rm big more; echo back >file && cat file") == "back"
