@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include "agent/agent_internal.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -339,6 +341,18 @@ int atoll_agent_user_find(struct atoll_agent *a, const char *name,
     return 0;
 }
 
+/* Programs expect that they can write to their home: as with `useradd -m`, it exists. */
+static void make_home(const struct atoll_agent_user *user)
+{
+    ATOLL_AUTOCLOSE int fd = -1;
+
+    if (mkdir(user->home, 0755) < 0)
+        return;
+    fd = open(user->home, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0)
+        (void)!fchown(fd, user->uid, user->gid);
+}
+
 int atoll_agent_on_user(struct atoll_agent *a, uint32_t request ATOLL_UNUSED, const void *message,
                         struct atoll_error *err)
 {
@@ -350,6 +364,8 @@ int atoll_agent_on_user(struct atoll_agent *a, uint32_t request ATOLL_UNUSED, co
         return r;
     if (!a->first.default_user)
         a->first = a->config;
+    if (user.uid != 0)
+        make_home(&user);
     a->chosen = user;
     a->config.default_user = a->chosen.name;
     a->config.default_home = a->chosen.home;

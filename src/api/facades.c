@@ -6,9 +6,11 @@
 #include "api/facade.h"
 #include "api/mcp/mcp.h"
 #include "api/rest/rest.h"
+#include "api/vercel/vercel.h"
 
-const struct atoll_facade *const atoll_facades[] = {&atoll_rest_facade, &atoll_e2b_facade,
-                                                    &atoll_daytona_facade, &atoll_mcp_facade, NULL};
+const struct atoll_facade *const atoll_facades[] = {&atoll_rest_facade,    &atoll_e2b_facade,
+                                                    &atoll_daytona_facade, &atoll_vercel_facade,
+                                                    &atoll_mcp_facade,     NULL};
 
 _Static_assert(ATOLL_ARRAY_LEN(atoll_facades) <= ATOLL_FACADES_MAX + 1, "ATOLL_FACADES_MAX");
 

@@ -91,3 +91,26 @@ int atoll_vercel_change(struct atoll_engine *engine, const char *id, const char 
     json_decref(facts);
     return r;
 }
+
+bool atoll_vercel_box_get(struct atoll_engine *engine, const char *id, struct atoll_vercel_box *ret)
+{
+    const struct atoll_sandbox *sandbox = atoll_engine_find(engine, id);
+
+    if (!sandbox)
+        return false;
+    ret->sandbox = sandbox;
+    atoll_sandbox_get(sandbox, &ret->view);
+    ret->facts = atoll_vercel_facts(sandbox);
+    return true;
+}
+
+void atoll_vercel_box_done(struct atoll_vercel_box *box)
+{
+    json_decref(box->facts);
+    box->facts = NULL;
+}
+
+bool atoll_vercel_box_is_ours(const struct atoll_vercel_box *box)
+{
+    return !json_is_true(json_object_get(box->facts, "foreign"));
+}

@@ -3,8 +3,11 @@
  */
 #include "api/vercel/vercel_internal.h"
 
+#define NEW ATOLL_VERCEL_BASE "/v3/sandboxes"
 #define BASE ATOLL_VERCEL_BASE "/v2/sandboxes"
 #define OLD ATOLL_VERCEL_BASE "/v1/sandboxes"
+#define SESSION ATOLL_VERCEL_SESSION
+#define OLD_SESSION ATOLL_VERCEL_SESSION_OLD
 #define NONE ATOLL_BODY_NONE
 #define JSON ATOLL_BODY_JSON
 #define READ ATOLL_SCOPE_READ
@@ -13,16 +16,37 @@
 
 /* clang-format off */
 static const struct atoll_route rows[] = {
-    {ATOLL_GET, BASE "/sessions/{sid}", READ, NONE, CALL(session_get)},
-    {ATOLL_GET, OLD "/{sid}",           READ, NONE, CALL(session_get)},
+    {ATOLL_POST,   NEW,                 WRITE, JSON, CALL(create)},
+    {ATOLL_POST,   BASE,                WRITE, JSON, CALL(create)},
+    {ATOLL_GET,    BASE,                READ,  NONE, CALL(sandbox_list)},
+    {ATOLL_GET,    BASE "/sessions",    READ,  NONE, CALL(session_list)},
+    {ATOLL_GET,    BASE "/{sandbox}",   WRITE, NONE, CALL(sandbox_get)}, /* may resume it */
+    {ATOLL_DELETE, BASE "/{sandbox}",   WRITE, NONE, CALL(sandbox_delete)},
+    {ATOLL_GET,    SESSION,             READ,  NONE, CALL(session_get)},
+    {ATOLL_POST,   SESSION "/stop",     WRITE, JSON, CALL(session_stop)},
+
+    {ATOLL_POST,   OLD,                 WRITE, JSON, CALL(create)},
+    {ATOLL_GET,    OLD,                 READ,  NONE, CALL(sandbox_list)},
+    {ATOLL_GET,    OLD_SESSION,         READ,  NONE, CALL(session_get)},
+    {ATOLL_POST,   OLD_SESSION "/stop", WRITE, JSON, CALL(session_stop)},
 };
+
+/* Those that need a session that runs. */
+#define LIFE_ROWS(BASE_OF_SESSION) \
+    {ATOLL_POST, BASE_OF_SESSION "/extend-timeout", WRITE, JSON, CALL(session_extend)}
 /* clang-format on */
+
+static const struct atoll_route life_rows[] = {LIFE_ROWS(SESSION), LIFE_ROWS(OLD_SESSION)};
 
 const struct atoll_routes atoll_vercel_control_routes = {
     rows, ATOLL_ARRAY_LEN(rows), &atoll_vercel_control_protocol, atoll_vercel_params,
     ATOLL_VERCEL_PARAM_COUNT};
 
-static const struct atoll_routes *const tables[] = {&atoll_vercel_control_routes,
+static const struct atoll_routes life_routes = {life_rows, ATOLL_ARRAY_LEN(life_rows),
+                                                &atoll_vercel_session_protocol, atoll_vercel_params,
+                                                ATOLL_VERCEL_PARAM_COUNT};
+
+static const struct atoll_routes *const tables[] = {&atoll_vercel_control_routes, &life_routes,
                                                     &atoll_vercel_session_routes,
                                                     &atoll_vercel_interactive_routes, NULL};
 

@@ -11,6 +11,7 @@
 #define ATOLL_VERCEL_WHO "a client of the Vercel API"
 #define ATOLL_VERCEL_REGION "iad1" /* the only region, and the default of `region` */
 #define ATOLL_VERCEL_FACTS_MAX ((size_t)128 * 1024)
+#define ATOLL_VERCEL_RUNTIME "node24" /* of requests that name none */
 #define ATOLL_VERCEL_PORTS_MAX 15
 
 /* --- errors.c and protocols.c --- */
@@ -41,21 +42,96 @@ bool atoll_vercel_fact_flag(const json_t *facts, const char *name);
 int atoll_vercel_change(struct atoll_engine *engine, const char *id, const char *name,
                         json_t *value, struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* --- sessions.c: ids of sessions --- */
+/* A sandbox with its view and facts. Valid until control returns to the loop. */
+struct atoll_vercel_box {
+    const struct atoll_sandbox *sandbox;
+    struct atoll_sandbox_view view;
+    json_t *facts; /* owned */
+};
+/* False: there is no sandbox of this id. After true: atoll_vercel_box_done(). */
+bool atoll_vercel_box_get(struct atoll_engine *engine, const char *id,
+                          struct atoll_vercel_box *ret);
+void atoll_vercel_box_done(struct atoll_vercel_box *box);
+/* Whether this facade made it. */
+bool atoll_vercel_box_is_ours(const struct atoll_vercel_box *box);
+
+/* --- sessions.c: runs of a sandbox --- */
 
 #define ATOLL_VERCEL_SID_MAX 65
+#define ATOLL_VERCEL_SESSIONS_MAX 100 /* of which a sandbox keeps records; the oldest ones go */
 /* "sbx_" and the id of the sandbox; from the second run on, with "_" and the number of the run. */
 void atoll_vercel_sid_write(const char *sandbox_id, int64_t number, char out[ATOLL_VERCEL_SID_MAX]);
 /* id: ATOLL_ID_LEN + 1 bytes. False: the text is not an id of a session. */
 bool atoll_vercel_sid_read(const char *text, char *id, int64_t *ret_number);
 /* The number of the current run. */
 int64_t atoll_vercel_session_number(const json_t *facts);
+/* The record of a run; borrowed. NULL: it has none any more. Members: "n", "createdAt", "startedAt",
+ * "stoppedAt", "requestedStopAt", "timeout" (ms), "sourceSnapshotId", "snapshottedAt". */
+json_t *atoll_vercel_session_record(const json_t *facts, int64_t number);
+/* Adds the record of the next run, which becomes the current one. ended_unix_ms: when the one before
+ * stopped; 0: there is none. source: id of the snapshot that it started from, or "". */
+void atoll_vercel_session_add(json_t *facts, int64_t ended_unix_ms, int64_t timeout_ms,
+                              const char *source);
 
 /* --- views.c --- */
 
 /* "pending", "running", "stopping", "stopped", "failed", "aborted" or "snapshotting". */
 const char *atoll_vercel_status(const struct atoll_sandbox_view *v, const json_t *facts);
+void atoll_vercel_view_json(struct atoll_json_out *out, const char *key, const json_t *value);
+void atoll_vercel_view_sandbox(struct atoll_json_out *out, const char *key,
+                               const struct atoll_vercel_box *box);
+void atoll_vercel_view_session(struct atoll_json_out *out, const char *key,
+                               const struct atoll_vercel_box *box, int64_t number);
+/* Writes "routes": [{url, subdomain, port}]. */
+void atoll_vercel_view_routes(struct atoll_json_out *out, const struct atoll_api *api,
+                              const struct atoll_vercel_box *box);
+/* The current state of a sandbox as the answer to a request that creates, gets or resumes it. */
+void atoll_vercel_reply_box(struct atoll_api_call *call, const char *id, bool resumed);
+/* {"session","routes"}; in /v1 {"sandbox","routes"}. */
+void atoll_vercel_reply_session(struct atoll_api_call *call, const char *id, int64_t number);
+/* Makes previews for the ports of the facts; other ones of the sandbox are removed. */
+int atoll_vercel_open_ports(const struct atoll_api *api, const struct atoll_vercel_box *box,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* --- policy.c --- */
+
+/* A policy as requests have it, to the canonical one of the engine, malloced, and to the form of answers,
+ * a new reference. NULL or null: all is allowed. INVALID_ARGUMENT, UNIMPLEMENTED. Pure. */
+int atoll_vercel_policy(const json_t *policy, char **ret_policy, json_t **ret_answer,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* --- snapshots.c --- */
+
+/* The reference of the template version that a snapshot is, malloced. FAILED_PRECONDITION, which is
+ * answered as 410 snapshot_not_found. */
+int atoll_vercel_snapshot_reference(const struct atoll_api_call *call, const char *snapshot,
+                                    char **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* --- control_create.c --- */
+
+#define ATOLL_VERCEL_TIMEOUT_MS INT64_C(300000) /* of requests that give none */
+#define ATOLL_VERCEL_TIMEOUT_MAX_MS INT64_C(86400000)
+/* Arrays and objects of requests. INVALID_ARGUMENT; NULL and null are valid. */
+int atoll_vercel_ports_check(const json_t *ports, struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_vercel_tags_check(const json_t *tags, struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_vercel_timeout_check(const json_t *value, const char *name, int64_t *ret_ms,
+                               struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* control_session.c: gives the current run more time. OUT_OF_RANGE. */
+int atoll_vercel_extend(struct atoll_engine *engine, const char *id, int64_t more_ms,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* --- handlers, by file --- */
 
-ATOLL_VERCEL_HANDLER(session_get); /* control_session.c */
+/* control_create.c */
+ATOLL_VERCEL_HANDLER(create);
+/* control_sandbox.c */
+ATOLL_VERCEL_HANDLER(sandbox_get);
+ATOLL_VERCEL_HANDLER(sandbox_delete);
+/* control_list.c */
+ATOLL_VERCEL_HANDLER(sandbox_list);
+ATOLL_VERCEL_HANDLER(session_list);
+/* control_session.c */
+ATOLL_VERCEL_HANDLER(session_get);
+ATOLL_VERCEL_HANDLER(session_stop);
+ATOLL_VERCEL_HANDLER(session_extend);

@@ -1,0 +1,351 @@
+/*
+ * POST /sandboxes: from a runtime, an image or a snapshot to a running sandbox; then its files from a
+ * git repository or an archive (making.c).
+ */
+#include "api/vercel/control_create.h"
+#include <stdio.h>
+#include <string.h>
+#include "api/kit/network_mode.h"
+#include "base/text.h"
+#include "engine/json_memory.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define VCPUS 2
+#define VCPUS_MAX 64
+#define MEMORY_OF_VCPU 2048 /* MiB */
+#define DISK_BYTES (10240 * MIB)
+#define PROCESSES 4096
+#define HOST_TEMPLATE "host"
+
+/* Runtimes, with the template of each; the host's programs serve where that is not built. The first
+ * one is the default. */
+static const struct {
+    const char *name, *template;
+} runtimes[] = {
+    {"node24", "vercel-node24"},
+    {"node22", "vercel-node22"},
+    {"node26", "vercel-node26"},
+    {"python3.13", "vercel-python3.13"},
+};
+
+#define AT(member) offsetof(struct atoll_vercel_create, member)
+static const struct atoll_field resource_fields[] = {
+    {"vcpus", ATOLL_FIELD_JSON, AT(vcpus), 0, 0, NULL, 0},
+    {"memory", ATOLL_FIELD_JSON, AT(memory), 0, 0, NULL, 0},
+    ATOLL_FIELDS_TOLERANT,
+    {0},
+};
+
+static const struct atoll_field fields[] = {
+    {"projectId", ATOLL_FIELD_STRING, AT(project), 0, 255, NULL, 0},
+    {"name", ATOLL_FIELD_STRING, AT(name), 0, 255, NULL, 0},
+    {"runtime", ATOLL_FIELD_STRING, AT(runtime), 0, 64, NULL, 0},
+    {"image", ATOLL_FIELD_STRING, AT(image), 0, 512, NULL, 0},
+    {"ports", ATOLL_FIELD_JSON, AT(ports), 0, 0, NULL, 0},
+    {"source", ATOLL_FIELD_JSON, AT(source), 0, 0, NULL, 0},
+    {"timeout", ATOLL_FIELD_JSON, AT(timeout), 0, 0, NULL, 0},
+    {"resources", ATOLL_FIELD_OBJECT, 0, 0, 0, resource_fields, 0},
+    {"persistent", ATOLL_FIELD_JSON, AT(persistent), 0, 0, NULL, 0},
+    {"networkPolicy", ATOLL_FIELD_JSON, AT(policy), 0, 0, NULL, 0},
+    {"networkId", ATOLL_FIELD_STRING, AT(network_id), 0, 255, NULL, 0},
+    {"env", ATOLL_FIELD_ENV, AT(env), 0, 0, NULL, 0},
+    {"tags", ATOLL_FIELD_JSON, AT(tags), 0, 0, NULL, 0},
+    {"snapshotExpiration", ATOLL_FIELD_JSON, AT(expiration), 0, 0, NULL, 0},
+    {"keepLastSnapshots", ATOLL_FIELD_JSON, AT(keep_last), 0, 0, NULL, 0},
+    {"mounts", ATOLL_FIELD_JSON, AT(mounts), 0, 0, NULL, 0},
+    {"region", ATOLL_FIELD_STRING, AT(region), 0, 64, NULL, 0},
+    {"failoverRegions", ATOLL_FIELD_JSON, AT(failover), 0, 0, NULL, 0},
+    ATOLL_FIELDS_TOLERANT,
+    {0},
+};
+
+static bool is_given(const json_t *value)
+{
+    return value && !json_is_null(value);
+}
+
+/* Checks that other requests share. */
+
+int atoll_vercel_ports_check(const json_t *ports, struct atoll_error *err)
+{
+    size_t i;
+    json_t *port;
+
+    if (!is_given(ports))
+        return 0;
+    if (!json_is_array(ports) || json_array_size(ports) > ATOLL_VERCEL_PORTS_MAX)
+        return atoll_fields_refuse(err, "", "ports", ports, "an array of at most 15 ports");
+    json_array_foreach(ports, i,
+                       port) if (!json_is_integer(port) || json_integer_value(port) < 1 ||
+                                 json_integer_value(port) >
+                                     65535) return atoll_fields_refuse(err, "", "ports", port,
+                                                                       "an array of ports");
+    return 0;
+}
+
+int atoll_vercel_tags_check(const json_t *tags, struct atoll_error *err)
+{
+    json_t *value;
+    const char *name;
+
+    if (!is_given(tags))
+        return 0;
+    if (!json_is_object(tags))
+        return atoll_fields_refuse(err, "", "tags", tags, "an object of strings");
+    json_object_foreach((json_t *)tags, name,
+                        value) if (!json_is_string(value)) return atoll_fields_refuse(err, "tags",
+                                                                                      name, value,
+                                                                                      "a string");
+    return 0;
+}
+
+int atoll_vercel_timeout_check(const json_t *value, const char *name, int64_t *ret_ms,
+                               struct atoll_error *err)
+{
+    double ms = json_number_value(value);
+
+    if (!is_given(value))
+        return 0;
+    if (!json_is_number(value) || !(ms >= 1) || ms > (double)ATOLL_VERCEL_TIMEOUT_MAX_MS)
+        return atoll_fields_refuse(err, "", name, value,
+                                   "a number of milliseconds from 1 to 86400000");
+    *ret_ms = (int64_t)ms;
+    return 0;
+}
+
+int atoll_vercel_settings_check(const struct atoll_vercel_create *q, struct atoll_error *err)
+{
+    int r = atoll_vercel_ports_check(q->ports, err);
+    size_t i;
+    json_t *region;
+
+    if (r == 0)
+        r = atoll_vercel_tags_check(q->tags, err);
+    if (r == 0 && is_given(q->persistent) && !json_is_boolean(q->persistent))
+        r = atoll_fields_refuse(err, "", "persistent", q->persistent, "true or false");
+    if (r == 0 && is_given(q->expiration) && !json_is_number(q->expiration))
+        r = atoll_fields_refuse(err, "", "snapshotExpiration", q->expiration, "a number");
+    if (r == 0 && is_given(q->keep_last) &&
+        !json_is_integer(json_object_get(q->keep_last, "count")))
+        r = atoll_fields_refuse(err, "", "keepLastSnapshots", q->keep_last,
+                                "an object with a number `count`");
+    if (r == 0 && is_given(q->failover) && !json_is_array(q->failover))
+        r = atoll_fields_refuse(err, "", "failoverRegions", q->failover, "an array of strings");
+    json_array_foreach(q->failover, i, region)
+    {
+        const char *text = json_string_value(region);
+        if (r == 0 && !text)
+            r = atoll_fields_refuse(err, "", "failoverRegions", region, "an array of strings");
+        else if (r == 0 && strcmp(text, q->region ? q->region : ATOLL_VERCEL_REGION) == 0)
+            r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                           "failoverRegions must not contain the region of the sandbox");
+    }
+    return r;
+}
+
+/* Limits. */
+
+static int take_limits(struct atoll_vercel_create *q, struct atoll_limits *limits,
+                       struct atoll_error *err)
+{
+    double vcpus = is_given(q->vcpus) ? json_number_value(q->vcpus) : VCPUS, memory;
+
+    if (is_given(q->vcpus) && (!json_is_number(q->vcpus) || !(vcpus > 0) || vcpus > VCPUS_MAX))
+        return atoll_fields_refuse(err, "resources", "vcpus", q->vcpus,
+                                   "a number above 0 and at most 64");
+    memory = is_given(q->memory) ? json_number_value(q->memory) : vcpus * MEMORY_OF_VCPU;
+    if (is_given(q->memory) && (!json_is_number(q->memory) || !(memory >= 1) || memory > 1048576))
+        return atoll_fields_refuse(err, "resources", "memory", q->memory, "a number of MiB");
+    limits->cpu_millis = (uint32_t)(vcpus * 1000);
+    limits->memory_bytes = (uint64_t)memory * MIB;
+    limits->disk_bytes = DISK_BYTES;
+    limits->pids = PROCESSES;
+    limits->timeout_s = (uint32_t)((q->timeout_ms + 999) / 1000);
+    return 0;
+}
+
+/* Where the root comes from. */
+
+static int choose_runtime(const struct atoll_api_call *call, struct atoll_vercel_create *q,
+                          struct atoll_options *o, struct atoll_error *err)
+{
+    const char *name = q->runtime && *q->runtime ? q->runtime : runtimes[0].name;
+    struct atoll_template_view t;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(runtimes); i++)
+        if (strcmp(runtimes[i].name, name) == 0) {
+            q->runtime = runtimes[i].name;
+            o->user = ATOLL_VERCEL_USER;
+            o->template_name =
+                atoll_templates_find(call->engine, call->caller.tenant, runtimes[i].template, &t)
+                    ? runtimes[i].template
+                    : HOST_TEMPLATE;
+            return 0;
+        }
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "Invalid runtime \"%.64s\": node22, node24, node26 and python3.13 exist",
+                      name);
+}
+
+static int choose_root(const struct atoll_api_call *call, struct atoll_vercel_create *q,
+                       struct atoll_body *body, struct atoll_options *o, struct atoll_error *err)
+{
+    const char *type = json_string_value(json_object_get(q->source, "type"));
+    char *reference;
+    int r;
+
+    if (is_given(q->source) && !type)
+        return atoll_fields_refuse(err, "", "source", q->source, "an object with a string `type`");
+    if (type && strcmp(type, "snapshot") == 0) {
+        q->snapshot = json_string_value(json_object_get(q->source, "snapshotId"));
+        if (!q->snapshot)
+            return atoll_fields_refuse(err, "source", "snapshotId", NULL, "a string");
+        o->user = ATOLL_VERCEL_USER;
+        r = atoll_vercel_snapshot_reference(call, q->snapshot, &reference, err);
+        if (r == 0) {
+            atoll_body_take(body, reference);
+            o->template_name = reference;
+        }
+        return r;
+    }
+    if (type && strcmp(type, "git") != 0 && strcmp(type, "tarball") != 0)
+        return atoll_fields_refuse(err, "source", "type", NULL, "git, tarball or snapshot");
+    if (type && !json_is_string(json_object_get(q->source, "url")))
+        return atoll_fields_refuse(err, "source", "url", json_object_get(q->source, "url"),
+                                   "a string");
+    if (q->image && *q->image) {
+        o->image = q->image;
+        return 0;
+    }
+    return choose_runtime(call, q, o, err);
+}
+
+/* Facts. */
+
+static void keep_text(json_t *facts, const char *name, const char *text)
+{
+    if (text && *text)
+        (void)json_object_set_new(facts, name, json_string(text));
+}
+
+static void keep_json(json_t *facts, const char *name, const json_t *value)
+{
+    if (is_given(value))
+        (void)json_object_set(facts, name, (json_t *)value);
+}
+
+static json_t *make_facts(const struct atoll_api_call *call, const struct atoll_vercel_create *q,
+                          const struct atoll_options *o)
+{
+    json_t *facts = atoll_vercel_facts_new();
+
+    keep_text(facts, "projectId", q->project);
+    keep_text(facts, "runtime", q->runtime);
+    keep_text(facts, "image", q->image);
+    keep_text(facts, "region", q->region);
+    keep_text(facts, "networkId", q->network_id);
+    keep_text(facts, "origin", o->image ? o->image : o->template_name);
+    keep_text(facts, "currentSnapshotId", q->snapshot);
+    keep_json(facts, "ports", q->ports);
+    keep_json(facts, "snapshotExpiration", q->expiration);
+    keep_json(facts, "keepLastSnapshots", q->keep_last);
+    keep_json(facts, "mounts", q->mounts);
+    keep_json(facts, "failoverRegions", q->failover);
+    keep_json(facts, "networkPolicy", q->answer_policy);
+    (void)json_object_set_new(facts, "v1", json_boolean(atoll_vercel_is_v1(call)));
+    (void)json_object_set_new(facts, "persistent", json_boolean(q->keeps_files));
+    (void)json_object_set_new(facts, "timeout", json_integer(q->timeout_ms));
+    (void)json_object_set_new(facts, "vcpus", json_integer((o->limits.cpu_millis + 999) / 1000));
+    (void)json_object_set_new(facts, "memory",
+                              json_integer((json_int_t)(o->limits.memory_bytes / MIB)));
+    atoll_vercel_session_add(facts, 0, q->timeout_ms, q->snapshot ? q->snapshot : "");
+    return facts;
+}
+
+static int take_facts(const struct atoll_api_call *call, const struct atoll_vercel_create *q,
+                      struct atoll_body *body, struct atoll_options *o, struct atoll_error *err)
+{
+    json_t *facts = make_facts(call, q, o);
+    char *text;
+    int r = atoll_vercel_facts_text(facts, &text, err);
+
+    json_decref(facts);
+    if (r == 0) {
+        atoll_body_take(body, text);
+        o->facade_json = text;
+    }
+    return r;
+}
+
+/* Options. */
+
+static int choose_network(const struct atoll_api_call *call, struct atoll_vercel_create *q,
+                          struct atoll_body *body, struct atoll_options *o, struct atoll_error *err)
+{
+    char *policy = NULL;
+    int r = atoll_vercel_policy(q->policy, &policy, &q->answer_policy, err);
+
+    if (policy)
+        atoll_body_take(body, policy);
+    o->network_is_given = true;
+    o->network = atoll_api_network_mode(call);
+    o->network_json = o->network == ATOLL_NETWORK_NONE ? NULL : policy;
+    return r;
+}
+
+static int take_tags(const struct atoll_vercel_create *q, struct atoll_body *body,
+                     struct atoll_options *o, struct atoll_error *err)
+{
+    char *text = is_given(q->tags) ? atoll_json_dump(q->tags, JSON_COMPACT) : strdup("{}");
+
+    if (!text)
+        return atoll_fields_no_memory(err);
+    atoll_body_take(body, text);
+    o->metadata_json = text;
+    return 0;
+}
+
+int atoll_vercel_prepare(const struct atoll_api_call *call, struct atoll_vercel_create *q,
+                         struct atoll_body *body, struct atoll_options *o, struct atoll_error *err)
+{
+    bool v1 = atoll_vercel_is_v1(call);
+    int r = atoll_vercel_settings_check(q, err);
+
+    q->timeout_ms = ATOLL_VERCEL_TIMEOUT_MS;
+    q->keeps_files = !v1 && !json_is_false(q->persistent);
+    if (r == 0)
+        r = atoll_vercel_timeout_check(q->timeout, "timeout", &q->timeout_ms, err);
+    if (r == 0 && q->name && *q->name)
+        r = atoll_name_check(q->name, err);
+    if (r < 0)
+        return r;
+    *o = (struct atoll_options){.env = q->env,
+                                .owner = call->caller.tenant,
+                                .name = q->name && *q->name ? q->name : NULL,
+                                .workdir = ATOLL_VERCEL_CWD,
+                                .lifetime = {.persistent = !v1}};
+    r = choose_root(call, q, body, o, err);
+    if (r == 0)
+        r = take_limits(q, &o->limits, err);
+    if (r == 0)
+        r = take_tags(q, body, o, err);
+    if (r == 0)
+        r = choose_network(call, q, body, o, err);
+    return r < 0 ? r : take_facts(call, q, body, o, err);
+}
+
+void atoll_vercel_create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct atoll_vercel_create q = {0};
+    struct atoll_options options;
+    struct atoll_error error;
+    struct atoll_body body;
+
+    if (atoll_body_decode(&body, bytes, n, fields, &q, &error) < 0 ||
+        atoll_vercel_prepare(call, &q, &body, &options, &error) < 0)
+        atoll_api_fail(call, &error);
+    else
+        atoll_vercel_make(call, &options, q.source);
+    json_decref(q.answer_policy);
+    atoll_body_done(&body);
+}

@@ -1,0 +1,28 @@
+#pragma once
+#include "api/vercel/vercel_internal.h"
+
+/* A request to create a sandbox. */
+struct atoll_vercel_create {
+    const char *project, *name, *runtime, *image, *network_id, *region;
+    const char *const *env;
+    const json_t *ports, *source, *timeout, *vcpus, *memory, *persistent, *policy, *tags;
+    const json_t *expiration, *keep_last, *mounts, *failover;
+    /* Derived. */
+    int64_t timeout_ms;
+    bool keeps_files;
+    const char *snapshot;  /* id of the snapshot that it starts from, or NULL */
+    json_t *answer_policy; /* owned */
+};
+
+/* Checks the request and fills in the options, which borrow from the request and the body. */
+int atoll_vercel_prepare(const struct atoll_api_call *call, struct atoll_vercel_create *q,
+                         struct atoll_body *body, struct atoll_options *o,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The members that do not choose the root. INVALID_ARGUMENT. */
+int atoll_vercel_settings_check(const struct atoll_vercel_create *q,
+                                struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* making.c: makes the sandbox, then its files from the source (a repository or an archive; else it is
+ * ignored), and answers the call. Everything is borrowed for the call. */
+void atoll_vercel_make(struct atoll_api_call *call, const struct atoll_options *options,
+                       const json_t *source);

@@ -1,0 +1,212 @@
+/*
+ * One named sandbox: get, resume, delete.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "api/api_internal.h"
+#include "api/preview.h"
+#include "api/vercel/snapshots.h"
+#include "api/vercel/vercel_internal.h"
+#include "base/clock.h"
+#include "engine/state/state.h"
+#include "loop/steps.h"
+
+/* Resuming: the disk of the last run is started again. A sandbox that does not keep its files, or whose
+ * current snapshot was changed, gets those of the snapshot or template first. */
+struct resuming {
+    struct atoll_steps steps;
+    struct atoll_api_call *call;
+    char id[ATOLL_ID_LEN + 1];
+    int64_t number; /* of the run that ended */
+    int64_t ended_unix_ms;
+    char *reference; /* of the version to restore; NULL: the disk is as it should be */
+    bool failed;     /* it is to be stopped first */
+};
+
+static void make_stopped(void *arg)
+{
+    struct resuming *r = arg;
+
+    if (r->failed)
+        atoll_engine_stop(r->call->engine, r->id, ATOLL_VERCEL_WHO, atoll_steps_done, &r->steps);
+    else
+        atoll_steps_done(&r->steps, NULL);
+}
+
+static void start(void *arg)
+{
+    struct resuming *r = arg;
+
+    atoll_engine_resume(r->call->engine, r->id, atoll_steps_done, &r->steps);
+}
+
+static void restore(void *arg)
+{
+    struct resuming *r = arg;
+
+    if (r->reference)
+        atoll_engine_restore(r->call->engine, r->id, r->reference, ATOLL_VERCEL_WHO,
+                             atoll_steps_done, &r->steps);
+    else
+        atoll_steps_done(&r->steps, NULL);
+}
+
+/* The new run gets its record, unless another request that resumed it was faster. */
+static void add_session(void *arg)
+{
+    struct resuming *r = arg;
+    struct atoll_vercel_box box;
+    struct atoll_error error;
+    int64_t timeout;
+    int result = 0;
+
+    if (!atoll_vercel_box_get(r->call->engine, r->id, &box)) {
+        atoll_steps_done(&r->steps, NULL);
+        return;
+    }
+    timeout = atoll_vercel_fact_number(box.facts, "timeout", ATOLL_VERCEL_TIMEOUT_MS);
+    if (atoll_vercel_session_number(box.facts) == r->number) {
+        (void)json_object_del(box.facts, "restore");
+        atoll_vercel_session_add(box.facts, r->ended_unix_ms, timeout,
+                                 atoll_vercel_fact_text(box.facts, "currentSnapshotId"));
+        result = atoll_vercel_facts_store(r->call->engine, r->id, box.facts, &error);
+        if (result == 0)
+            result = atoll_engine_set_timeout(r->call->engine, r->id,
+                                              (uint32_t)((timeout + 999) / 1000), &error);
+    }
+    atoll_vercel_box_done(&box);
+    atoll_steps_done(&r->steps, result < 0 ? &error : NULL);
+}
+
+static const struct atoll_step steps[] = {
+    {"ending the failed run", make_stopped, NULL},
+    {"starting the sandbox", start, NULL},
+    {"restoring its files", restore, NULL},
+    {"recording the session", add_session, NULL},
+};
+
+static void resumed(void *arg, const struct atoll_error *error)
+{
+    struct resuming *r = arg;
+
+    if (error)
+        atoll_api_fail(r->call, error);
+    else
+        atoll_vercel_reply_box(r->call, r->id, true);
+    free(r->reference);
+    free(r);
+}
+
+/* What the disk is to be replaced by. */
+static int choose_files(struct atoll_api_call *call, const struct atoll_vercel_box *box, char **ret,
+                        struct atoll_error *err)
+{
+    const char *snapshot = atoll_vercel_fact_text(box->facts, "currentSnapshotId");
+    const char *origin = atoll_vercel_fact_text(box->facts, "origin");
+    char *reference = NULL;
+    int r = *snapshot ? atoll_vercel_snapshot_reference(call, snapshot, &reference, err) : 0;
+
+    if (r < 0)
+        return r;
+    if (atoll_vercel_fact_flag(box->facts, "restore") && reference) {
+        *ret = reference;
+        return 0;
+    }
+    free(reference);
+    if (!atoll_vercel_fact_flag(box->facts, "persistent") && *origin && !*box->view.image) {
+        *ret = strdup(origin);
+        if (!*ret)
+            return atoll_fields_no_memory(err);
+    }
+    return 0;
+}
+
+static void resume(struct atoll_api_call *call, const struct atoll_vercel_box *box)
+{
+    struct resuming *r = atoll_api_alloc(sizeof(*r));
+    struct atoll_error error;
+
+    r->call = call;
+    (void)snprintf(r->id, sizeof(r->id), "%s", box->view.id);
+    r->number = atoll_vercel_session_number(box->facts);
+    r->ended_unix_ms = box->view.paused_unix_ms ? box->view.paused_unix_ms : atoll_clock_unix_ms();
+    r->failed = box->view.state == ATOLL_SANDBOX_FAILED;
+    if (choose_files(call, box, &r->reference, &error) < 0) {
+        free(r);
+        atoll_api_fail(call, &error);
+        return;
+    }
+    r->steps = (struct atoll_steps){
+        .steps = steps, .count = ATOLL_ARRAY_LEN(steps), .arg = r, .done = resumed};
+    atoll_steps_start(&r->steps);
+}
+
+static bool stands(const struct atoll_sandbox_view *v)
+{
+    return v->options.lifetime.persistent &&
+           (v->state == ATOLL_SANDBOX_STOPPED || v->state == ATOLL_SANDBOX_FAILED);
+}
+
+void atoll_vercel_sandbox_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                              size_t n ATOLL_UNUSED)
+{
+    struct atoll_vercel_box box;
+    struct atoll_error error;
+    bool wanted;
+
+    if (call->ended || !atoll_vercel_box_get(call->engine, call->params.id, &box)) {
+        atoll_vercel_refuse(call, 404, NULL, "Sandbox %.64s not found", call->params.template);
+        return;
+    }
+    if (atoll_api_query_flag(call, "resume", &wanted, &error) < 0)
+        atoll_api_fail(call, &error);
+    else if (wanted && stands(&box.view))
+        resume(call, &box);
+    else if (wanted && box.view.state == ATOLL_SANDBOX_STOPPING)
+        atoll_vercel_refuse(call, 422, "sandbox_stopping", "Sandbox is being stopped");
+    else
+        atoll_vercel_reply_box(call, box.view.id, false);
+    atoll_vercel_box_done(&box);
+}
+
+/* Deleting. */
+
+struct deleting {
+    struct atoll_api_call *call;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+};
+
+static void deleted(void *arg, const struct atoll_error *error)
+{
+    struct deleting *d = arg;
+
+    if (error) {
+        atoll_buf_done(&d->buf);
+        atoll_api_fail(d->call, error);
+    } else {
+        atoll_api_reply(d->call, 200, &d->out);
+    }
+    free(d);
+}
+
+void atoll_vercel_sandbox_delete(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                                 size_t n ATOLL_UNUSED)
+{
+    struct deleting *d;
+    struct atoll_vercel_box box;
+
+    if (call->ended || !atoll_vercel_box_get(call->engine, call->params.id, &box)) {
+        atoll_vercel_refuse(call, 404, NULL, "Sandbox %.64s not found", call->params.template);
+        return;
+    }
+    d = atoll_api_alloc(sizeof(*d));
+    d->call = call;
+    box.view.state = ATOLL_SANDBOX_STOPPED;
+    atoll_api_reply_init(&d->buf, &d->out);
+    atoll_json_open(&d->out, NULL, '{');
+    atoll_vercel_view_sandbox(&d->out, "sandbox", &box);
+    atoll_json_close(&d->out, '}');
+    atoll_vercel_box_done(&box);
+    atoll_engine_destroy(call->engine, call->params.id, ATOLL_VERCEL_WHO, deleted, d);
+}

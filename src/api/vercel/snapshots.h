@@ -1,0 +1,30 @@
+#pragma once
+#include "api/vercel/vercel_internal.h"
+
+/*
+ * A snapshot is a version of the template "vercel-ID", ID being that of the sandbox; its tag says which
+ * run it was taken of, how, and when it ends. So its facts outlive the sandbox.
+ */
+#define ATOLL_VERCEL_SNAPSHOT_PREFIX "snap_"
+#define ATOLL_VERCEL_SNAPSHOT_ID_MAX 64
+#define ATOLL_VERCEL_SNAPSHOT_NAME_MAX 160
+
+struct atoll_vercel_snapshot {
+    char id[ATOLL_VERCEL_SNAPSHOT_ID_MAX], parent[ATOLL_VERCEL_SNAPSHOT_ID_MAX]; /* parent: or "" */
+    char session[ATOLL_VERCEL_SID_MAX];                                          /* it is of */
+    int64_t created_unix_ms, expires_unix_ms;                                    /* expires: or 0 */
+    uint64_t bytes;
+    bool automatic; /* made by a stop */
+    bool deleted;
+};
+
+/* NAME:TAG for a new snapshot. */
+void atoll_vercel_snapshot_name(const char *sandbox_id, int64_t number, int64_t expires_unix_ms,
+                                bool automatic, char out[ATOLL_VERCEL_SNAPSHOT_NAME_MAX]);
+void atoll_vercel_snapshot_of(const struct atoll_template_view *view,
+                              struct atoll_vercel_snapshot *ret);
+void atoll_vercel_view_snapshot(struct atoll_json_out *out, const char *key,
+                                const struct atoll_vercel_snapshot *s, bool v1);
+/* A snapshot of the caller's tenant. False: there is none, or it has expired. */
+bool atoll_vercel_snapshot_find(const struct atoll_api_call *call, const char *text,
+                                struct atoll_template_view *ret);
