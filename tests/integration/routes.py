@@ -91,8 +91,8 @@ class Entry:
 
 
 def assert_error(route, answer, status, case):
-    """The documented shape: ours, that of JSON-RPC at /mcp, that of Daytona below /daytona, or else that of
-    E2B."""
+    """The documented shape: ours, that of JSON-RPC at /mcp, those of Daytona and Vercel below /daytona
+    and /vercel, or else that of E2B."""
     assert answer.status == status, (case, answer.status, answer.body[:500])
     if not answer.body:
         return  # to HEAD, or a WebSocket whose refusal has not come yet
@@ -104,6 +104,8 @@ def assert_error(route, answer, status, case):
         assert set(error) <= {"code", "message", "request_id", "hint", "evidence"}, case
     elif route == "/mcp":
         assert body["jsonrpc"] == "2.0" and body["error"]["code"] < 0 and body["error"]["message"], (case, body)
+    elif route.startswith("/vercel/"):
+        assert set(body) == {"error"} and body["error"]["code"] and body["error"]["message"], (case, body)
     elif route.startswith("/daytona/"):
         assert body["statusCode"] == status and body["message"] and body["code"], (case, body)
         inside = route.startswith("/daytona/toolbox/")

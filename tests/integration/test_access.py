@@ -146,7 +146,7 @@ class Things:
     def path(self, route):
         values = {"id": self.id, "sandboxID": self.id, "exec": self.exec, "session": self.session, "name": "nothing",
                   "secret": "nothing", "secretID": "nothing", "template": "nothing", "path": "x.txt", "port": "8080",
-                  "key": "nothing", "item": "1"}
+                  "key": "nothing", "item": "1", "sandbox": self.id, "sid": f"sbx_{self.id}", "cid": f"cmd_{self.exec}"}
         return re.sub(r"\{(\w+)\}", lambda match: values[match[1]], route)
 
     def remove(self):
@@ -165,7 +165,7 @@ def without_request_id(body):
 
 def protocol_of(route):
     """Routes whose refusals have the same shape."""
-    return next((name for name in ("/daytona/toolbox", "/daytona", "/mcp", "/api") if route.startswith(name)), "E2B")
+    return next((name for name in ("/daytona/toolbox", "/daytona", "/vercel", "/mcp", "/api") if route.startswith(name)), "E2B")
 
 
 def is_missing(body):
@@ -173,7 +173,7 @@ def is_missing(body):
 
 
 def names_a_sandbox(route):
-    return any(name in route for name in ("{id}", "{sandboxID}", "{session}"))
+    return any(name in route for name in ("{id}", "{sandboxID}", "{session}", "{sandbox}", "{sid}"))
 
 
 def test_every_route_needs_its_scope(server, keys):

@@ -20,6 +20,7 @@ from route_table_daytona import TABLE as DAYTONA
 from route_table_daytona_git import TABLE as DAYTONA_GIT
 from route_table_daytona_toolbox import TABLE as DAYTONA_TOOLBOX
 from route_table_e2b import TABLE as E2B
+from route_table_vercel import TABLE as VERCEL
 from routes import Ask, assert_error
 
 
@@ -31,7 +32,7 @@ def list_routes():
 
 
 ROUTES = list_routes()
-TABLE = {**OURS, **E2B, **DAYTONA, **DAYTONA_TOOLBOX, **DAYTONA_GIT}
+TABLE = {**OURS, **E2B, **DAYTONA, **DAYTONA_TOOLBOX, **DAYTONA_GIT, **VERCEL}
 
 
 class World:
@@ -131,15 +132,16 @@ def test_every_route_has_an_entry():
 
 
 def shown(path):
-    """The page about Daytona names routes without their base; both bases of the toolbox are one."""
-    return re.sub(r"^/daytona(/toolbox/\{id\}(/toolbox)?)?(?=/)", "", path)
+    """The pages about Daytona and Vercel name routes without their base; both bases of the toolbox are one."""
+    path = re.sub(r"^/vercel/api(/v1/sandboxes/\{sid\}|/v2/sandboxes/sessions/\{sid\})(?=/)", "", path)
+    return re.sub(r"^/(vercel/api|daytona(/toolbox/\{id\}(/toolbox)?)?)(?=/)", "", path)
 
 
 def test_every_route_is_in_the_documents():
-    """docs/api.md has ours with their scope; docs/e2b.md and docs/daytona.md those of facades."""
+    """docs/api.md has ours with their scope; docs/e2b.md and its like those of facades."""
     ours = (ROOT / "docs" / "api.md").read_text()
     everything = ours + "".join((ROOT / "docs" / name).read_text()
-                                for name in ("e2b.md", "daytona.md", "mcp.md"))
+                                for name in ("e2b.md", "daytona.md", "mcp.md", "vercel.md"))
     rows = set(re.findall(r"^\| `(\w+ \S+)` \| (\w+) \|", ours, re.MULTILINE))
     missing = [f"{method} {path} {scope}" for method, path, scope in ROUTES
                if path.startswith("/api") and (f"{method} {path}", scope) not in rows]

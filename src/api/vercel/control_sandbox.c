@@ -160,6 +160,8 @@ void atoll_vercel_sandbox_get(struct atoll_api_call *call, const uint8_t *body A
     }
     if (atoll_api_query_flag(call, "resume", &wanted, &error) < 0)
         atoll_api_fail(call, &error);
+    else if (wanted && stands(&box.view) && call->caller.scope < ATOLL_SCOPE_WRITE)
+        atoll_vercel_refuse(call, 403, NULL, "A key of scope read cannot resume a sandbox");
     else if (wanted && stands(&box.view))
         resume(call, &box);
     else if (wanted && box.view.state == ATOLL_SANDBOX_STOPPING)

@@ -58,8 +58,7 @@ static int admit(struct atoll_api_call *call, struct atoll_error *err)
     atoll_token_make(call->api, PURPOSE, call->params.name, token);
     if (!atoll_token_fits(atoll_http_query(call->req, "token"), token) ||
         !atoll_vercel_sid_read(call->params.name, id, &number))
-        return atoll_fail(err, ATOLL_ERR_UNAUTHENTICATED, EACCES,
-                          "?token= is not the token of this session");
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, 0, "?token= is not the token of this session");
     (void)snprintf(call->params.id, sizeof(call->params.id), "%s", id);
     if (!atoll_engine_find(call->engine, id))
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "Session %.64s not found",

@@ -20,7 +20,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   BASE,                WRITE, JSON, CALL(create)},
     {ATOLL_GET,    BASE,                READ,  NONE, CALL(sandbox_list)},
     {ATOLL_GET,    BASE "/sessions",    READ,  NONE, CALL(session_list)},
-    {ATOLL_GET,    BASE "/{sandbox}",   WRITE, NONE, CALL(sandbox_get)}, /* may resume it */
+    {ATOLL_GET,    BASE "/{sandbox}",   READ,  NONE, CALL(sandbox_get)},
     {ATOLL_DELETE, BASE "/{sandbox}",   WRITE, NONE, CALL(sandbox_delete)},
     {ATOLL_GET,    SESSION,             READ,  NONE, CALL(session_get)},
     {ATOLL_POST,   SESSION "/stop",     WRITE, JSON, CALL(session_stop)},
