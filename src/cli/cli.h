@@ -92,6 +92,7 @@ extern const struct atoll_cli_verb atoll_cli_snapshots;
 extern const struct atoll_cli_verb atoll_cli_fork;
 extern const struct atoll_cli_verb atoll_cli_restore;
 extern const struct atoll_cli_verb atoll_cli_volume_create;
+extern const struct atoll_cli_verb atoll_cli_diff;
 extern const struct atoll_cli_verb atoll_cli_volume_ls;
 extern const struct atoll_cli_verb atoll_cli_volume_rm;
 extern const struct atoll_cli_verb atoll_cli_artifacts_ls;

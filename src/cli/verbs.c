@@ -38,6 +38,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_snapshots,
     &atoll_cli_fork,
     &atoll_cli_restore,
+    &atoll_cli_diff,
     &atoll_cli_rm,
     &atoll_cli_prune,
     &atoll_cli_events,

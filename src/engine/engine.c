@@ -9,6 +9,8 @@
 #include "engine/file/inband.h"
 #include "engine/network/network.h"
 #include "engine/network/secrets.h"
+#include "engine/state/compare.h"
+#include "engine/state/diff.h"
 #include "engine/template/pull.h"
 #include "engine/template/unpack.h"
 #include "engine/volume/opened.h"
@@ -95,6 +97,8 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     atoll_list_init(&engine->builds);
     atoll_list_init(&engine->captures);
     atoll_list_init(&engine->volumes);
+    atoll_list_init(&engine->compares);
+    atoll_list_init(&engine->diffs);
     atoll_list_init(&engine->unpacks);
     atoll_list_init(&engine->unpack_queue);
     atoll_map_init(&engine->unpack_files);
@@ -131,6 +135,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
         return NULL;
     atoll_layers_close(engine);
     atoll_makes_done(engine); /* reads from sandboxes, and waits for images */
+    atoll_compares_done(engine);
     atoll_images_stop(engine->images);
     atoll_offload_stop(engine->offload); /* its callbacks use the rest of the engine */
     if (engine->network && engine->sandboxes.used == 0)
@@ -141,6 +146,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     atoll_builds_done(engine);
     atoll_unpacks_done(engine);
     atoll_volumes_done(engine);
+    atoll_diffs_done(engine);
     engine->images = atoll_images_free(engine->images);
     atoll_timer_cancel(&engine->reaper);
     atoll_timer_cancel(&engine->sampler);

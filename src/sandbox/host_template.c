@@ -173,6 +173,7 @@ static const struct {
 } programs_inside[] = {
     {"atoll-sudo", "usr/bin/sudo", false},
     {"atoll-copy", &ATOLL_COPY_PROGRAM[1], false},
+    {"atoll-diff", &ATOLL_DIFF_PROGRAM[1], false},
     {"atoll-unpack", &ATOLL_UNPACK_PROGRAM[1], true},
 };
 

@@ -90,7 +90,7 @@ enum atoll_builder {
 };
 
 /* A read-only tree in a builder: the stack `layers`, mounted at `path`. Borrowed texts. */
-#define ATOLL_TREES_MAX 8
+#define ATOLL_TREES_MAX 24
 struct atoll_tree {
     const char
         *path; /* absolute, without "." and ".."; below /.atoll/ nothing of an image is hidden */

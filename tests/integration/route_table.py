@@ -224,6 +224,7 @@ SANDBOXES = {
     f"POST {BOX}/snapshots": Entry(Ask(201, body={}, check=has("made", "files")),
                                    Ask(400, body={"name": ".bad"})),
     f"GET {BOX}/snapshots": Entry(Ask(200, check=shows("name")), Ask(400, at=NO_ID), given=snapped),
+    f"GET {BOX}/diff": Entry(Ask(200, check=has("summary", "added")), Ask(400, "?format=tar")),
     f"POST {BOX}/fork": Entry(Ask(201, body={"count": 2}, check=has("sandboxes", 1, "id")),
                               Ask(400, body={"count": 101})),
     f"POST {BOX}/restore": Entry(Ask(200, body={"snapshot": "host"}, check=mine),

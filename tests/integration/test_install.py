@@ -54,7 +54,7 @@ def compile_example(output, *args, source=EXAMPLE):
 def test_everything_is_where_it_belongs(installed):
     for path in ("bin/atoll", "bin/atolld", "libexec/atoll/atoll-spawn", "libexec/atoll/atoll-agent",
                  "libexec/atoll/atoll-sudo", "libexec/atoll/atoll-probe", "libexec/atoll/atoll-egress",
-                 "libexec/atoll/atoll-unpack", "libexec/atoll/atoll-copy"):
+                 "libexec/atoll/atoll-unpack", "libexec/atoll/atoll-copy", "libexec/atoll/atoll-diff"):
         assert os.access(installed / path, os.X_OK), path
     for path in ("include/atoll/atoll.h", "lib/systemd/system/atolld.service",
                  "share/atoll/registry/environments/Python3.yaml", "share/atoll/drivers/manifest.json",

@@ -138,7 +138,7 @@ def test_up_finds_another_port(place):
 def test_up_replaces_a_daemon_of_an_earlier_build(place, tmp_path):
     copies = tmp_path / "bin"
     copies.mkdir()
-    for name in ("atolld", "atoll-spawn", "atoll-agent", "atoll-sudo", "atoll-unpack", "atoll-copy", "atoll"):
+    for name in ("atolld", "atoll-spawn", "atoll-agent", "atoll-sudo", "atoll-unpack", "atoll-copy", "atoll-diff", "atoll"):
         shutil.copy2(BUILD / name, copies)
     command = [copies / "atoll", "up", "--no-listen", "--json"]
     first = json.loads(subprocess.run(command, env=place.env, capture_output=True).stdout)

@@ -17,7 +17,7 @@ def contents(program):
 
 
 @pytest.mark.parametrize("program", ["atoll", "atolld", "atoll-spawn", "atoll-agent", "atoll-sudo",
-                                     "atoll-unpack", "atoll-copy", "atoll-preload.so", "libatoll.so"])
+                                     "atoll-unpack", "atoll-copy", "atoll-diff", "atoll-preload.so", "libatoll.so"])
 def test_a_release_build_knows_no_switch(program):
     if compiled_in():
         pytest.skip("a build with -Dtest_switches=true")

@@ -1506,6 +1506,8 @@ void atoll_engine_restore(struct atoll_engine *engine, const char *sandbox_id,
     fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
 }
 
+#include "fake_state.h"
+
 void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const char *provider,
                         void (*each)(void *arg, const struct atoll_volume_view *view),
                         atoll_done_fn *done, void *arg)

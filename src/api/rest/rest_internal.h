@@ -80,6 +80,8 @@ atoll_rest_handler atoll_rest_volume_download, atoll_rest_volume_upload,
 atoll_rest_handler atoll_rest_sandbox_snapshot, atoll_rest_snapshot_create,
     atoll_rest_snapshot_list, atoll_rest_sandbox_snapshots, atoll_rest_sandbox_fork,
     atoll_rest_sandbox_restore;
+/* diff.c */
+atoll_rest_handler atoll_rest_sandbox_diff;
 /* builds.c, build_log.c */
 atoll_rest_handler atoll_rest_make_create, atoll_rest_make_list, atoll_rest_make_get,
     atoll_rest_make_cancel, atoll_rest_make_log, atoll_rest_make_context_get,

@@ -46,6 +46,8 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    BOX "/snapshots",       READ,  NONE,   atoll_rest_sandbox_snapshots, ""},
     {ATOLL_POST,   BOX "/fork",            WRITE, JSON,   atoll_rest_sandbox_fork, ""},
     {ATOLL_POST,   BOX "/restore",         WRITE, JSON,   atoll_rest_sandbox_restore, ""},
+    {ATOLL_GET,    BOX "/diff",            READ,  NONE,   atoll_rest_sandbox_diff,
+     "from, to, format, path, limit"},
     {ATOLL_GET,    BOX "/stats",           READ,  NONE,   atoll_rest_stats_one, ""},
     {ATOLL_GET,    BOX "/health",          READ,  NONE,   atoll_rest_health_one, ""},
     {ATOLL_GET,    BOX "/network",         READ,  NONE,   atoll_rest_network_get, ""},

@@ -56,7 +56,8 @@ struct atoll_make_job {
     bool fresh;         /* the cache is not read, and the run is not shared */
     bool no_result;     /* only its commands matter: no layer is kept */
     bool shares_caches; /* its caches may be in use by another run: it only looks at them */
-    bool too_large;     /* its memory is full, so that parts are missing: it must not run */
+    bool quick; /* it does not wait for steps of builds, which may run for hours; with no_result */
+    bool too_large; /* its memory is full, so that parts are missing: it must not run */
 };
 
 struct atoll_make_job *atoll_make_job_new(void);
@@ -90,6 +91,8 @@ struct atoll_run;
 struct atoll_run_wait {
     /* A line of output, without its newline. */
     void (*said)(void *arg, int stream, const char *line, size_t n);
+    /* Output as it comes; stdout is then not told as lines. NULL: as lines. */
+    void (*wrote)(void *arg, const uint8_t *bytes, size_t n);
     /* The layer is held during the call. code: exit status of the command that failed; 0 otherwise. */
     void (*done)(void *arg, const char *layer, int code, const struct atoll_error *error);
     void *arg;
@@ -107,7 +110,7 @@ void atoll_run_leave(struct atoll_run_wait *wait);
 struct atoll_runs {
     struct atoll_list runs;    /* of struct atoll_run, in progress */
     struct atoll_list waiting; /* of struct atoll_run, for a place */
-    unsigned count;            /* in progress */
+    unsigned counts[2];        /* in progress; [1]: the quick ones */
 };
 void atoll_runs_init(struct atoll_runs *runs);
 /* Frees memory only; the sandboxes go with the next daemon. */

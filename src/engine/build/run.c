@@ -15,7 +15,7 @@
  * (loop/steps.h). The sandbox ends in any case, before the answer.
  */
 
-#define RUNS_MAX 8 /* in progress; each is a sandbox */
+#define RUNS_MAX 8 /* in progress, and as many quick ones; each is a sandbox */
 #define LINE_MAX_BYTES 4096
 #define MANIFEST_MAX ((size_t)64 * 1024 * 1024)
 #define TIMEOUT_DEFAULT_MS (60 * 60 * 1000)
@@ -83,6 +83,19 @@ static void tell_output(struct atoll_run *run, int stream, const uint8_t *bytes,
             flush_line(run, stream);
         line->text[line->len++] = (char)bytes[i];
     }
+}
+
+/* False: no waiter wants bytes. A run that has one is not shared. */
+static bool tell_bytes(struct atoll_run *run, const uint8_t *bytes, size_t n)
+{
+    ATOLL_LIST_FOREACH (&run->waits, node) {
+        struct atoll_run_wait *wait = ATOLL_CONTAINER_OF(node, struct atoll_run_wait, node);
+        if (wait->wrote) {
+            wait->wrote(wait->arg, bytes, n);
+            return true;
+        }
+    }
+    return false;
 }
 
 /* --- sandbox --- */
@@ -291,6 +304,8 @@ static void take_output(struct atoll_run *run, const struct atoll_reader_item *i
 {
     if (run->job->commands[run->at].match && item->stream == 1)
         (void)!atoll_buf_append(&run->manifest, item->data, (size_t)item->length);
+    else if (item->stream == 1 && tell_bytes(run, item->data, (size_t)item->length))
+        return;
     else
         tell_output(run, item->stream, item->data, (size_t)item->length);
 }
@@ -522,12 +537,17 @@ static void answer(struct atoll_run *run, const struct atoll_error *error)
 
 static void start_next(struct atoll_engine *engine);
 
+static unsigned *count_of(struct atoll_engine *engine, const struct atoll_make_job *job)
+{
+    return &atoll_makes(engine)->runs.counts[job->quick];
+}
+
 static void end_run(struct atoll_run *run, const struct atoll_error *error)
 {
     struct atoll_engine *engine = run->engine;
 
     atoll_list_remove(&run->node); /* its key is free for a new run */
-    atoll_makes(engine)->runs.count--;
+    *count_of(engine, run->job) -= 1;
     atoll_cache_mounts_used(engine, run->job);
     answer(run, error);
     if (*run->layer)
@@ -599,13 +619,13 @@ static void start_next(struct atoll_engine *engine)
 
     ATOLL_LIST_FOREACH (&runs->waiting, node) {
         struct atoll_run *run = ATOLL_CONTAINER_OF(node, struct atoll_run, node);
-        if (runs->count >= RUNS_MAX || engine->ending)
+        if (engine->ending)
             return;
-        if (waits_for_cache(runs, run->job))
+        if (*count_of(engine, run->job) >= RUNS_MAX || waits_for_cache(runs, run->job))
             continue;
         atoll_list_remove(&run->node);
         atoll_list_push_back(&runs->runs, &run->node);
-        runs->count++;
+        *count_of(engine, run->job) += 1;
         run->begun = true;
         atoll_timer_set(&run->later, engine->loop, 0, begin, run);
     }
@@ -665,7 +685,7 @@ void atoll_run_leave(struct atoll_run_wait *wait)
     }
     if (run->later.loop) { /* the flow has not started */
         struct atoll_engine *engine = run->engine;
-        atoll_makes(engine)->runs.count--;
+        *count_of(engine, run->job) -= 1;
         run_free(run);
         start_next(engine);
         return;

@@ -28,6 +28,7 @@ struct capture {
     char *layers;   /* the stack with the new layer, held; owned, or NULL */
     int64_t began_us;
     atoll_capture_fn *done;
+    atoll_capture_layer_fn *layer_done; /* instead of done: no version is made */
     void *arg;
 };
 
@@ -108,7 +109,11 @@ static void end(struct capture *c, struct atoll_version *v,
     atoll_list_remove(&c->node);
     if (s)
         release_sandbox(s);
-    c->done(c->arg, error ? NULL : v, facts ? facts : &unknown, error);
+    facts = facts ? facts : &unknown;
+    if (c->layer_done)
+        c->layer_done(c->arg, error ? NULL : c->layers, facts, error);
+    else
+        c->done(c->arg, error ? NULL : v, facts, error);
     capture_free(c);
 }
 
@@ -140,8 +145,9 @@ static int keep_layer(struct capture *c, const struct atoll_provider_layer *made
     int r = atoll_fault("state.keep");
 
     r = r ? atoll_fail_errno(err, r, "keep the snapshot") : atoll_layer_put(c->engine, &facts, err);
-    if (r == 0)
-        r = atoll_version_add(c->engine, &version, &view, err);
+    if (r < 0 || c->layer_done)
+        return r;
+    r = atoll_version_add(c->engine, &version, &view, err);
     if (r == 0)
         *ret = atoll_map_get(&c->engine->template_tables.versions, view.id);
     return r;
@@ -192,12 +198,17 @@ static void on_image(void *arg, const struct atoll_provider_image *made,
     end(c, v, NULL, error);
 }
 
+const char *atoll_capture_stack(const struct atoll_sandbox *s)
+{
+    return s->spec.layers && *s->spec.layers ? s->spec.layers
+           : *s->spec.layer                  ? s->spec.layer
+                                             : ATOLL_STACK_HOST;
+}
+
 /* The stack of the sandbox with the new layer on it. */
 static int hold_layers(struct capture *c, const struct atoll_sandbox *s, struct atoll_error *err)
 {
-    const char *below = s->spec.layers && *s->spec.layers ? s->spec.layers
-                        : *s->spec.layer                  ? s->spec.layer
-                                                          : ATOLL_STACK_HOST;
+    const char *below = atoll_capture_stack(s);
     char stack[ATOLL_STACK_CAP + ATOLL_LAYER_NAME_MAX + 2];
     int r;
 
@@ -237,22 +248,41 @@ static struct capture *capture_new(struct atoll_sandbox *s,
     return c;
 }
 
+static void make_layer(struct capture *c, struct atoll_sandbox *s)
+{
+    struct atoll_error err;
+
+    if (hold_layers(c, s, &err) < 0)
+        end(c, NULL, NULL, &err);
+    else
+        s->provider->ops->snapshot_layer(s->provider, &s->spec, c->layer, on_layer, c);
+}
+
+void atoll_capture_layer(struct atoll_sandbox *s, const char *source, atoll_capture_layer_fn *done,
+                         void *arg)
+{
+    const struct atoll_capture_request request = {.name = "", .tags = "", .source = source};
+    struct capture *c = capture_new(s, &request);
+
+    c->layer_done = done;
+    c->arg = arg;
+    s->snapping = true;
+    make_layer(c, s);
+}
+
 void atoll_capture(struct atoll_sandbox *s, const struct atoll_capture_request *request,
                    atoll_capture_fn *done, void *arg)
 {
     bool layers = makes_layers(s);
     struct capture *c = capture_new(s, request);
-    struct atoll_error err;
 
     c->done = done;
     c->arg = arg;
     s->snapping = true;
-    if (!layers) {
+    if (layers) {
+        make_layer(c, s);
+    } else {
         atoll_image_name(c->image);
         s->provider->ops->snapshot(s->provider, &s->spec, c->image, on_image, c);
-    } else if (hold_layers(c, s, &err) < 0) {
-        end(c, NULL, NULL, &err);
-    } else {
-        s->provider->ops->snapshot_layer(s->provider, &s->spec, c->layer, on_layer, c);
     }
 }

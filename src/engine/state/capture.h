@@ -21,5 +21,14 @@ typedef void atoll_capture_fn(void *arg, struct atoll_version *version,
 int atoll_capture_check(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Captures in progress of a tenant. source: NULL for any. */
 size_t atoll_captures_count(struct atoll_engine *engine, const char *tenant, const char *source);
+/* The stack below the writable layer; borrowed. */
+const char *atoll_capture_stack(const struct atoll_sandbox *sandbox);
+/* Only the layer, without a version. stack: that of the sandbox with the new layer on top, held during the call;
+ * `source` is a label of metrics, static. The provider must make layers. */
+typedef void atoll_capture_layer_fn(void *arg, const char *stack,
+                                    const struct atoll_snapshot_facts *facts,
+                                    const struct atoll_error *error);
+void atoll_capture_layer(struct atoll_sandbox *sandbox, const char *source,
+                         atoll_capture_layer_fn *done, void *arg);
 void atoll_capture(struct atoll_sandbox *sandbox, const struct atoll_capture_request *request,
                    atoll_capture_fn *done, void *arg);
