@@ -2,6 +2,7 @@
  * Artifacts: files that the daemon kept when a sandbox ended. Untrusted code chose their names, so a
  * name only selects what to fetch; the local path to write is the user's choice.
  */
+#include "cli/artifacts.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -95,6 +96,16 @@ static int fetch(struct atoll_cli *cli, const char *target, struct sink *sink,
         return atoll_fail(err, ATOLL_ERR_INTERNAL, -sink->error, "writing: %s",
                           strerror(-sink->error));
     return r;
+}
+
+int atoll_cli_artifact_fetch(struct atoll_cli *cli, const char *sandbox, const char *path, int fd,
+                             struct atoll_error *err)
+{
+    struct sink sink = {.fd = fd};
+    struct atoll_link_target target;
+    int r = file_target(sandbox, path, &target, err);
+
+    return r < 0 ? r : fetch(cli, target.text, &sink, err);
 }
 
 /* Creates a new file; fails if the name exists, and follows no link. */

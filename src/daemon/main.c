@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include "access/answers.h"
 #include "api/api.h"
+#include "api/rest/rest.h"
 #include "api/signed_url.h"
 #include "base/buf.h"
 #include "daemon/config.h"
@@ -28,6 +29,7 @@
 #include "sandbox/self.h"
 #include "store/store.h"
 #include "sys/landlock.h"
+#include "task/task.h"
 
 #define CONNECTIONS_MAX 4096
 #define HOST_JSON_MAX ((size_t)256 * 1024)
@@ -44,6 +46,7 @@ struct daemon {
     struct atoll_engine *engine;
     struct atoll_store *store; /* borrowed from the engine */
     struct atoll_sessions *sessions;
+    struct atoll_tasks *tasks;
     struct atoll_contexts *contexts;
     struct atoll_access *access;
     struct atoll_audit *audit;
@@ -114,6 +117,7 @@ static void daemon_done(struct daemon *d)
     d->answers = atoll_answers_free(d->answers);
     d->audit = atoll_audit_close(d->audit);
     d->access = atoll_access_free(d->access);
+    d->tasks = atoll_tasks_free(d->tasks);
     d->sessions = atoll_sessions_free(d->sessions);
     d->contexts = atoll_contexts_free(d->contexts);
     d->engine = atoll_engine_free(d->engine);
@@ -364,6 +368,21 @@ static int open_sessions(struct daemon *d, struct atoll_error *err)
     return r;
 }
 
+static int open_tasks(struct daemon *d, struct atoll_error *err)
+{
+    const struct atoll_tasks_config config = {
+        .loop = d->loop,
+        .engine = d->engine,
+        .registry = d->registry,
+        .store = d->store,
+        .state_fd = d->state_fd,
+        .decode = atoll_rest_task_decode,
+        .release = atoll_rest_task_release,
+    };
+
+    return atoll_tasks_new(&config, &d->tasks, err);
+}
+
 /* With port 0 in `wanted`, `port` is the one the kernel chose. */
 static void note_address(char *out, size_t cap, const char *wanted, uint16_t port)
 {
@@ -447,6 +466,7 @@ static int open_api(struct daemon *d, struct atoll_error *err)
         .engine = d->engine,
         .sessions = d->sessions,
         .contexts = d->contexts,
+        .tasks = d->tasks,
         .secrets = atoll_engine_secrets(d->engine),
         .auth = {d->access, d->state_fd, d->config.open_loopback},
         .site = &d->site.site,
@@ -503,6 +523,8 @@ static int start(struct daemon *d, struct atoll_error *err)
     if (r == 0)
         r = open_sessions(d, err);
     if (r == 0)
+        r = open_tasks(d, err);
+    if (r == 0)
         r = open_server(d, err);
     if (r == 0)
         r = open_signals(d, err);
@@ -510,6 +532,7 @@ static int start(struct daemon *d, struct atoll_error *err)
         r = open_api(d, err);
     if (r < 0)
         return r;
+    atoll_tasks_resume(d->tasks);
     atoll_process_spare();
     return atoll_self_confine(err);
 }

@@ -54,9 +54,38 @@ static const struct atoll_yaml_field environment[] = {
     {0},
 };
 
+/* Where values are in a line of an agent's output: paths such as "usage/input_tokens". */
+static const struct atoll_yaml_field output[] = {
+    {"match", ATOLL_YAML_ANY, true, 0, 0, NULL},
+    {"output", ATOLL_YAML_STRING, false, 1, 200, NULL},
+    {"error", ATOLL_YAML_STRING, false, 1, 200, NULL},
+    {"session", ATOLL_YAML_STRING, false, 1, 200, NULL},
+    {"inputTokens", ATOLL_YAML_STRING, false, 1, 200, NULL},
+    {"outputTokens", ATOLL_YAML_STRING, false, 1, 200, NULL},
+    {"costUsd", ATOLL_YAML_STRING, false, 1, 200, NULL},
+    {0},
+};
+
+/* Arguments for what a task may give. */
+static const struct atoll_yaml_field agent_options[] = {
+    {"model", ATOLL_YAML_STRINGS, false, 1, 16, NULL},
+    {"systemPrompt", ATOLL_YAML_STRINGS, false, 1, 16, NULL},
+    {"resume", ATOLL_YAML_STRINGS, false, 1, 16, NULL},
+    {0},
+};
+
 static const struct atoll_yaml_field agent[] = {
     {"description", ATOLL_YAML_STRING, false, 0, TEXT, NULL},
     {"environment", ATOLL_YAML_NAME, true, 0, 0, NULL},
+    {"command", ATOLL_YAML_STRINGS, false, 1, 64, NULL},
+    {"options", ATOLL_YAML_OBJECT, false, 0, 0, agent_options},
+    {"last", ATOLL_YAML_STRINGS, false, 0, 16, NULL},
+    {"check", ATOLL_YAML_STRING, false, 1, TEXT, NULL},
+    {"install", ATOLL_YAML_STRING, false, 1, LONG_TEXT, NULL},
+    {"keys", ATOLL_YAML_STRINGS, false, 0, 16, NULL},
+    {"hosts", ATOLL_YAML_STRINGS, false, 0, 64, NULL},
+    {"output", ATOLL_YAML_OBJECTS, false, 0, 32, output},
+    {"stallSeconds", ATOLL_YAML_NUMBER, false, 0, MONTH_S, NULL},
     {"model", ATOLL_YAML_STRING, false, 1, 200, NULL},
     {"prompt", ATOLL_YAML_NAME, false, 0, 0, NULL},
     {"instructions", ATOLL_YAML_STRING, false, 1, LONG_TEXT, NULL},

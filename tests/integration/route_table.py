@@ -134,6 +134,13 @@ def build(world):
     return {"name": made.json["id"]}
 
 
+def task(world):
+    """A task that has failed: it waits for nothing."""
+    made = world.mine.post("/api/tasks?wait=true", {"instruction": "exit 1", "autoCleanup": True})
+    assert made.status == 200 and made.json["state"] == "failed", made.body
+    return {"name": made.json["id"]}
+
+
 def build_context(world):
     archive = world.archive(**{"hello": b"x"})
     answer = world.mine.put("/api/builds/contexts/routes", archive)
@@ -439,6 +446,17 @@ SESSIONS = {
     "POST /api/builds": Entry(
         Ask(201, body={"dockerfile": "FROM no-such-template"}, check=has("state", value="waiting")),
         Ask(400, body={"dockerfile": "FROM"})),
+    "POST /api/tasks": Entry(
+        Ask(201, body={"instruction": "true", "autoCleanup": True}, check=has("id")), Ask(400, body={"instruction": ""})),
+    "GET /api/tasks": Entry(Ask(200, check=shows("name")), BAD_ALL, foreign=hides("name"), given=task),
+    "GET /api/tasks/{name}": Entry(Ask(200, check=has("state", value="failed")), Ask(404, at={"name": "nothing"}),
+                                   given=task),
+    "GET /api/tasks/{name}/log": Entry(Ask(200), Ask(400, "?offset=-1"), given=task),
+    "POST /api/tasks/{name}/cancel": Entry(Ask(202, check=has("id")), Ask(404, at={"name": "nothing"}), given=task),
+    "POST /api/tasks/{name}/retry": Entry(Ask(202, body={}, check=has("attempt", value=2)),
+                                          Ask(400, body={"step": "nothing"}), given=task),
+    "POST /api/tasks/{name}/source": Entry(Ask(409), Ask(404, at={"name": "nothing"}), given=task),
+    "DELETE /api/tasks/{name}": Entry(Ask(204, check=empty), Ask(404, at={"name": "nothing"}), given=task),
     "GET /api/builds": Entry(Ask(200, check=shows("name")), BAD_ALL, foreign=hides("name"), given=build),
     "GET /api/builds/{name}": Entry(Ask(200, check=has("id")), Ask(404, at={"name": "nothing"}), given=build),
     "GET /api/builds/{name}/log": Entry(Ask(200), Ask(400, "?offset=-1"), given=build),

@@ -29,6 +29,7 @@ BODIES = {
        ("branches", "remotes", "tags", "config")},
     "/api/sandboxes/{id}/fork": {"count": 1},
     "/api/builds": {"dockerfile": "FROM no-such-template"},
+    "/api/tasks": {"instruction": "true", "agent": "nothing"},
     "/api/sessions": {"environment": "python"},
     "/api/sessions/{session}/execute": {"code": "1"},
     "/api/e2b/execute": {"session_id": "{session}", "code": "1"},

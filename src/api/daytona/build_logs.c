@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/daytona/builds.h"
-#include "api/kit/build_log.h"
+#include "api/kit/log_feed.h"
 #include "engine/json_memory.h"
 
 /* One entry of the log (engine/build/build.h) as a line of text. False: the client is gone. */
@@ -45,21 +45,23 @@ static ssize_t write_lines(struct atoll_http_request *req, const char *piece, si
             return -EPIPE;
         at += len + 1;
     }
-    return (ssize_t)(at == 0 && n == ATOLL_BUILD_LOG_PIECE ? n : at);
+    return (ssize_t)(at == 0 && n == ATOLL_LOG_PIECE ? n : at);
 }
 
 static void send_log(struct atoll_api_call *call, const char *build)
 {
-    struct atoll_build_log log = {
-        .id = build, .content_type = "text/plain; charset=utf-8", .write = write_lines};
+    struct atoll_log_feed log = {.source = &atoll_build_log_source,
+                                 .id = build,
+                                 .content_type = "text/plain; charset=utf-8",
+                                 .write = write_lines};
     struct atoll_error error;
     int r = atoll_api_query_flag(call, "follow", &log.follow, &error);
 
-    if (r == 0 && log.follow && atoll_build_log_send(call, &log, &error) == 0)
+    if (r == 0 && log.follow && atoll_log_feed_send(call, &log, &error) == 0)
         return;
     log.follow = false; /* what cannot be followed is sent as far as it is */
     if (r == 0)
-        r = atoll_build_log_send(call, &log, &error);
+        r = atoll_log_feed_send(call, &log, &error);
     if (r < 0)
         atoll_api_fail(call, &error);
 }

@@ -93,6 +93,10 @@ atoll_rest_handler atoll_rest_session_create, atoll_rest_session_list, atoll_res
 /* contexts.c */
 atoll_rest_handler atoll_rest_context_create, atoll_rest_context_list, atoll_rest_context_remove,
     atoll_rest_context_restart, atoll_rest_context_execute;
+/* task/tasks.c */
+atoll_rest_handler atoll_rest_task_create, atoll_rest_task_list, atoll_rest_task_get,
+    atoll_rest_task_log, atoll_rest_task_cancel, atoll_rest_task_retry, atoll_rest_task_source,
+    atoll_rest_task_remove;
 /* registry.c */
 atoll_rest_handler atoll_rest_registry_get, atoll_rest_registry_list, atoll_rest_registry_item;
 

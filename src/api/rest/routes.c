@@ -15,6 +15,7 @@
 #define CONTEXT BOX "/contexts/{name}"
 #define SESSION "/api/sessions/{session}"
 #define REGISTRY "/api/registry"
+#define TASK "/api/tasks/{name}"
 
 /* clang-format off */
 static const struct atoll_route rows[] = {
@@ -130,6 +131,16 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    "/api/builds/{name}",   READ,  NONE,   atoll_rest_make_get, ""},
     {ATOLL_DELETE, "/api/builds/{name}",   WRITE, NONE,   atoll_rest_make_cancel, ""},
     {ATOLL_GET,    "/api/builds/{name}/log", READ, NONE,  atoll_rest_make_log, "offset, follow"},
+
+    {ATOLL_POST,   "/api/tasks",           WRITE, FILES,  atoll_rest_task_create, "wait"},
+    {ATOLL_GET,    "/api/tasks",           READ,  NONE,   atoll_rest_task_list,
+     "state, limit, all"},
+    {ATOLL_GET,    TASK,                   READ,  NONE,   atoll_rest_task_get, "wait"},
+    {ATOLL_DELETE, TASK,                   WRITE, NONE,   atoll_rest_task_remove, ""},
+    {ATOLL_GET,    TASK "/log",            READ,  NONE,   atoll_rest_task_log, "offset, follow"},
+    {ATOLL_POST,   TASK "/cancel",         WRITE, NONE,   atoll_rest_task_cancel, ""},
+    {ATOLL_POST,   TASK "/retry",          WRITE, JSON,   atoll_rest_task_retry, ""},
+    {ATOLL_POST,   TASK "/source",         WRITE, NONE,   atoll_rest_task_source, ""},
 
     {ATOLL_GET,    "/api/volumes",         READ,  NONE,   atoll_rest_volume_list, "provider"},
     {ATOLL_POST,   "/api/volumes",         WRITE, JSON,   atoll_rest_volume_create, ""},

@@ -282,5 +282,19 @@ const char *const atoll_db_migrations[] = {
      "ALTER TABLE template_versions ADD COLUMN sandbox TEXT NOT NULL DEFAULT '';"),
     /* how many directories of the layer its archive only implies */
     "ALTER TABLE layers ADD COLUMN implied INTEGER NOT NULL DEFAULT 0;",
+    ("CREATE TABLE tasks ("
+     "  id TEXT PRIMARY KEY,"
+     "  tenant TEXT NOT NULL,"
+     "  state TEXT NOT NULL,"
+     "  step TEXT NOT NULL,"
+     "  attempt INTEGER NOT NULL,"
+     "  request BLOB," /* sealed */
+     "  facts TEXT NOT NULL,"
+     "  error_kind TEXT NOT NULL,"
+     "  error TEXT NOT NULL,"
+     "  created_unix_ms INTEGER NOT NULL,"
+     "  started_unix_ms INTEGER NOT NULL,"
+     "  ended_unix_ms INTEGER NOT NULL"
+     ") WITHOUT ROWID;"),
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

@@ -25,6 +25,9 @@ static const struct {
     {"SELECT count(*) FROM sandboxes" OTHERS("credential"),
      "UPDATE sandboxes SET credential = NULL" OTHERS("credential"), "key at a service",
      "keys at services"},
+    /* Without its request, a task can neither be continued nor tried again. */
+    {"SELECT count(*) FROM tasks" OTHERS("request"), "DELETE FROM tasks" OTHERS("request"), "task",
+     "tasks"},
 };
 
 #define KINDS (ATOLL_ARRAY_LEN(tables) + 1) /* the last: environments of sandboxes */

@@ -1,0 +1,142 @@
+/* Tasks as JSON. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#include "api/rest/task/tasks.h"
+#include "engine/artifact/artifacts.h"
+#include "engine/json_memory.h"
+
+#define FILE_MAX ((size_t)64 * 1024)    /* a larger one is only named */
+#define FILES_MAX ((size_t)1024 * 1024) /* all contents together */
+
+/* The URL without what stands in front of an @. */
+static void view_url(struct atoll_json_out *out, const char *url)
+{
+    const char *begin = strstr(url, "://"), *at;
+    char shown[2048];
+    size_t head;
+
+    begin = begin ? begin + 3 : url;
+    at = memchr(begin, '@', strcspn(begin, "/"));
+    head = (size_t)(begin - url);
+    (void)snprintf(shown, sizeof(shown), "%.*s%s", (int)ATOLL_MIN(head, (size_t)64), url,
+                   at ? at + 1 : begin);
+    atoll_json_text(out, "repo", shown);
+}
+
+static void view_request(struct atoll_json_out *out, const json_t *request)
+{
+    static const char *const texts[] = {"instruction", "agentName", "model", "environment"};
+    const char *url = json_string_value(json_object_get(json_object_get(request, "repo"), "url"));
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(texts); i++) {
+        const char *text = json_string_value(json_object_get(request, texts[i]));
+        if (text)
+            atoll_json_text(out, texts[i], text);
+    }
+    if (url)
+        view_url(out, url);
+}
+
+static void view_facts(struct atoll_json_out *out, const json_t *facts, bool whole)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach((json_t *)(uintptr_t)facts, name, value)
+    {
+        char *text;
+        if (!whole && (strcmp(name, "output") == 0 || strcmp(name, "changes") == 0))
+            continue;
+        text = atoll_json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY);
+        if (text)
+            atoll_json_raw(out, name, text);
+        free(text);
+    }
+}
+
+struct files {
+    struct atoll_json_out *out;
+    struct atoll_engine *engine;
+    const char *sandbox_id;
+    size_t left;
+};
+
+static void view_content(const struct files *f, const struct atoll_artifact *file)
+{
+    char *bytes = malloc((size_t)file->size_bytes + 1);
+    struct atoll_error error;
+    uint64_t size;
+    ssize_t n;
+    int fd;
+
+    if (bytes &&
+        atoll_artifacts_open(f->engine, f->sandbox_id, file->path, &fd, &size, &error) == 0) {
+        n = read(fd, bytes, (size_t)file->size_bytes);
+        if (n >= 0)
+            atoll_json_bytes(f->out, "content", bytes, (size_t)n);
+        (void)close(fd);
+    }
+    free(bytes);
+}
+
+static void view_file(void *arg, const struct atoll_artifact *file)
+{
+    struct files *f = arg;
+
+    if (strncmp(file->path, ".git/", 5) == 0)
+        return;
+    atoll_json_open(f->out, NULL, '{');
+    atoll_json_text(f->out, "path", file->path);
+    atoll_json_u64(f->out, "size_bytes", file->size_bytes);
+    if (file->size_bytes <= FILE_MAX && file->size_bytes <= f->left) {
+        f->left -= (size_t)file->size_bytes;
+        view_content(f, file);
+    }
+    atoll_json_close(f->out, '}');
+}
+
+static void view_files(struct atoll_json_out *out, struct atoll_engine *engine, const json_t *facts)
+{
+    const char *id = json_string_value(json_object_get(facts, "sandbox_id"));
+    struct files f = {out, engine, id, FILES_MAX};
+    struct atoll_artifacts_view kept;
+    struct atoll_error error;
+
+    if (!id || !atoll_artifacts_find(engine, id, &kept))
+        return;
+    atoll_json_open(out, "files", '[');
+    (void)!atoll_artifacts_files(engine, id, view_file, &f, &error);
+    atoll_json_close(out, ']');
+    atoll_json_bool(out, "files_complete", kept.complete);
+}
+
+void atoll_view_task(struct atoll_json_out *out, const char *key, struct atoll_engine *engine,
+                     const struct atoll_task_view *view, bool whole)
+{
+    atoll_json_open(out, key, '{');
+    atoll_json_text(out, "id", view->id);
+    atoll_json_text(out, "tenant", view->tenant);
+    atoll_json_text(out, "state", atoll_task_state_name(view->state));
+    atoll_json_text_or_null(out, "step", view->step);
+    atoll_json_i64(out, "percent", view->percent);
+    atoll_json_u64(out, "attempt", view->attempt);
+    atoll_json_time(out, "created_at", view->created_unix_ms);
+    atoll_json_time(out, "started_at", view->started_unix_ms);
+    atoll_json_time(out, "ended_at", view->ended_unix_ms);
+    atoll_json_u64(out, "log_bytes", view->log_bytes);
+    atoll_json_bool(out, "wants_source", view->wants_source);
+    view_request(out, view->request);
+    view_facts(out, view->facts, whole);
+    if (whole)
+        view_files(out, engine, view->facts);
+    if (view->error->kind != ATOLL_ERR_NONE) {
+        atoll_json_open(out, "error", '{');
+        atoll_json_text(out, "code", atoll_error_kind_name(view->error->kind));
+        atoll_json_text(out, "message",
+                        view->error->kind == ATOLL_ERR_INTERNAL ? "internal error"
+                                                                : view->error->text);
+        atoll_json_close(out, '}');
+    }
+    atoll_json_close(out, '}');
+}

@@ -1,0 +1,417 @@
+/* Tasks: an agent works on an instruction in a sandbox (docs/agents.md). */
+#include "cli/task.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "cli/collection.h"
+#include "cli/lines.h"
+#include "cli/print.h"
+#include "cli/request.h"
+
+#define LINE_MAX_BYTES ((size_t)256 * 1024)
+
+/* --- the log --- */
+
+struct printing {
+    FILE *stream;
+    char step[32];
+};
+
+static void print_line(void *arg, const char *text, size_t n)
+{
+    struct printing *p = arg;
+    ATOLL_AUTOJSON json_t *line = json_loadb(text, n, 0, NULL);
+    const char *step = atoll_link_text(line, "step", "");
+    const char *level = atoll_link_text(line, "level", "");
+    char head[64];
+
+    if (*step && strcmp(step, p->step) != 0) {
+        (void)snprintf(p->step, sizeof(p->step), "%s", step);
+        (void)snprintf(head, sizeof(head), "[%3lld%%] %s",
+                       (long long)atoll_link_number(line, "percent", 0), step);
+        atoll_cli_put_colour(p->stream, ATOLL_CLI_BOLD, head);
+        (void)fputc('\n', p->stream);
+    }
+    (void)fputs(strcmp(level, "command") == 0 ? "  $ " : "  ", p->stream);
+    atoll_cli_put(p->stream, atoll_link_text(line, "message", ""));
+    (void)fputc('\n', p->stream);
+}
+
+static int follow(struct atoll_cli *cli, const char *id, bool until_end, FILE *stream,
+                  struct atoll_error *err)
+{
+    struct printing printing = {.stream = stream};
+    struct atoll_http_transfer transfer = {.length = -1, .write = atoll_cli_lines_write};
+    struct atoll_cli_lines lines;
+    struct atoll_link_target target;
+    int r = atoll_link_check_id("task", id, err);
+
+    if (r == 0)
+        r = atoll_link_target(&target, err, "/api/tasks/%s/log?follow=%s", id,
+                              until_end ? "true" : "false");
+    if (r < 0)
+        return r;
+    atoll_cli_set_timeout(cli, -1); /* an agent may be silent for long */
+    atoll_cli_lines_init(&lines, LINE_MAX_BYTES, print_line, &printing);
+    transfer.arg = &lines;
+    r = atoll_cli_stream(cli, "GET", target.text, &transfer, NULL, err);
+    atoll_cli_lines_done(&lines);
+    return r;
+}
+
+/* --- run --- */
+
+struct options {
+    struct atoll_cli_common common;
+    struct atoll_cli_sandbox_options sandbox;
+    struct atoll_cli_env env;
+    const char *instruction, *agent, *model, *system_prompt, *environment, *repo, *base, *branch;
+    const char *username, *setup, *check, *cleanup, *author;
+    struct atoll_cli_list capture;
+    double timeout, stall;
+    bool no_push, detach;
+};
+
+#define AT(member) offsetof(struct options, member)
+#define TEXT(name, letter, member, value, help)                     \
+    {                                                               \
+        name, letter, ATOLL_CLI_TEXT, AT(member), value, help, NULL \
+    }
+static const struct atoll_cli_option run_table[] = {
+    TEXT("instruction", 'i', instruction, "TEXT", "what the agent is to do"),
+    TEXT("agent", 'a', agent, "NAME", "agent of the registry (default: shell)"),
+    TEXT("model", 0, model, "NAME", "model of the agent"),
+    TEXT("system-prompt", 0, system_prompt, "TEXT", "added to the agent's own"),
+    TEXT("environment", 0, environment, "NAME",
+         "environment of the registry (default: the agent's)"),
+    TEXT("repo", 'r', repo, "URL|DIR",
+         "a repository to work on; a directory of this machine needs no server"),
+    TEXT("base", 0, base, "BRANCH", "where to begin (default: the repository's)"),
+    TEXT("branch", 'b', branch, "NAME", "new branch (default: from the instruction)"),
+    TEXT("username", 0, username, "NAME",
+         "at the git server, with the password in ATOLL_GIT_PASSWORD"),
+    TEXT("setup", 0, setup, "COMMAND", "before the agent runs; none, or auto (default)"),
+    TEXT("check", 0, check, "COMMAND", "after the agent has run; if it fails, the task fails"),
+    TEXT("cleanup", 0, cleanup, "always|success|never",
+         "when the sandbox is removed (default: success)"),
+    TEXT("author", 0, author, "NAME", "of the commit, as \"Ann <ann@example.org>\""),
+    {"capture", 0, ATOLL_CLI_LIST, AT(capture), "PATTERN", "files to keep", NULL},
+    {"timeout", 0, ATOLL_CLI_TIME, AT(timeout), "TIME", "end the agent after this time", NULL},
+    {"stall", 0, ATOLL_CLI_TIME, AT(stall), "TIME", "end the agent if it prints nothing so long",
+     NULL},
+    {"no-push", 0, ATOLL_CLI_FLAG, AT(no_push), NULL, "only commit", NULL},
+    {"detach", 'd', ATOLL_CLI_FLAG, AT(detach), NULL, "print the id and do not wait", NULL},
+    {.kind = ATOLL_CLI_TABLE, .offset = AT(env), .table = atoll_cli_env_options},
+    {.kind = ATOLL_CLI_TABLE, .offset = AT(sandbox), .table = atoll_cli_sandbox_options},
+    ATOLL_CLI_COMMON(struct options),
+    {0},
+};
+#undef TEXT
+#undef AT
+
+static void add_text(json_t *request, const char *name, const char *text)
+{
+    if (text)
+        (void)json_object_set_new(request, name, json_string(text));
+}
+
+static int add_repo(json_t *request, const struct options *o, struct atoll_error *err)
+{
+    const char *password = getenv("ATOLL_GIT_PASSWORD");
+    json_t *repo;
+
+    if (!o->repo)
+        return 0;
+    repo = atoll_cli_task_is_local(o->repo) ? json_pack("{s:b}", "upload", 1)
+                                            : json_pack("{s:s}", "url", o->repo);
+    if (!repo)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EILSEQ, "--repo is not valid UTF-8");
+    if (json_object_get(repo, "url")) {
+        add_text(repo, "branch", o->base);
+        add_text(repo, "username", o->username);
+        add_text(repo, "password", password && *password ? password : NULL);
+    }
+    (void)json_object_set_new(request, "repo", repo);
+    return 0;
+}
+
+static int add_author(json_t *request, const char *author, struct atoll_error *err)
+{
+    const char *open = author ? strchr(author, '<') : NULL,
+               *close = open ? strchr(open, '>') : NULL;
+    size_t n = open ? (size_t)(open - author) : 0;
+
+    if (!author)
+        return 0;
+    while (n > 0 && author[n - 1] == ' ')
+        n--;
+    if (!close || n == 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "--author must be as \"Ann <ann@example.org>\"");
+    (void)json_object_set_new(request, "commit",
+                              json_pack("{s:s%, s:s%}", "authorName", author, n, "authorEmail",
+                                        open + 1, (size_t)(close - open - 1)));
+    return 0;
+}
+
+static int compose(const struct options *o, json_t *request, struct atoll_error *err)
+{
+    json_t *sandbox = json_object(), *capture = json_array();
+    int r = atoll_cli_add_sandbox(sandbox, &o->sandbox, 0, err);
+
+    add_text(request, "instruction", o->instruction);
+    add_text(request, "agent", o->agent ? o->agent : "shell");
+    add_text(request, "model", o->model);
+    add_text(request, "systemPrompt", o->system_prompt);
+    add_text(request, "environment", o->environment);
+    add_text(request, "branch", o->branch);
+    add_text(request, "setup", o->setup);
+    add_text(request, "check", o->check);
+    add_text(request, "cleanup", o->cleanup);
+    for (size_t i = 0; i < o->capture.n; i++)
+        (void)json_array_append_new(capture, json_string(o->capture.items[i]));
+    if (o->capture.n)
+        (void)json_object_set(request, "capturePatterns", capture);
+    if (o->timeout > 0)
+        (void)json_object_set_new(request, "timeoutSeconds", json_real(o->timeout));
+    if (o->stall > 0)
+        (void)json_object_set_new(request, "stallSeconds", json_real(o->stall));
+    if (o->no_push)
+        (void)json_object_set_new(request, "push", json_false());
+    if (json_object_size(sandbox) > 0)
+        (void)json_object_set(request, "sandbox", sandbox);
+    json_decref(sandbox);
+    json_decref(capture);
+    if (r == 0)
+        r = atoll_cli_add_env(request, &o->env, err);
+    if (r == 0)
+        r = add_author(request, o->author, err);
+    return r < 0 ? r : add_repo(request, o, err);
+}
+
+static void print_end(const json_t *task)
+{
+    const char *commit = atoll_link_text(task, "commit", "");
+    const json_t *files = json_object_get(task, "files");
+
+    (void)printf("%s", atoll_link_text(task, "output", ""));
+    for (size_t i = 0; i < json_array_size(files); i++)
+        (void)printf("file %s\n", atoll_link_text(json_array_get(files, i), "path", ""));
+    if (*commit)
+        (void)printf("branch %s, commit %.12s\n", atoll_link_text(task, "branch", ""), commit);
+}
+
+static int conclude(struct atoll_cli *cli, const struct options *o, const char *id,
+                    struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *task = NULL;
+    struct atoll_link_target target;
+    const json_t *error;
+    int r = atoll_link_target(&target, err, "/api/tasks/%s", id);
+
+    if (r == 0)
+        r = atoll_cli_call(cli, "GET", target.text, NULL, &task, err);
+    if (r < 0)
+        return r;
+    if (cli->json)
+        (void)!atoll_cli_print_json(task, err);
+    if (strcmp(atoll_link_text(task, "state", ""), "succeeded") != 0) {
+        error = json_object_get(task, "error");
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ECHILD,
+                          "task %s has failed: %.500s; `atoll task retry %s` tries again", id,
+                          atoll_link_text(error, "message", "?"), id);
+    }
+    if (o->repo && atoll_cli_task_is_local(o->repo))
+        r = atoll_cli_task_take(cli, task, o->repo, err);
+    if (r == 0 && !cli->json)
+        print_end(task);
+    return r;
+}
+
+static int run(struct atoll_cli *cli, const void *options, int argc, char **argv,
+               struct atoll_error *err)
+{
+    struct options o = *(const struct options *)options;
+    ATOLL_AUTOJSON json_t *request = json_object(), *started = NULL;
+    bool local = o.repo && atoll_cli_task_is_local(o.repo);
+    const char *id;
+    int r;
+
+    if (argc > 0 && !o.instruction)
+        o.instruction = argv[0];
+    if (!o.instruction)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "what is the agent to do? Give --instruction TEXT");
+    if (local && o.detach)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "--detach cannot bring the branch back to a repository of this machine");
+    r = compose(&o, request, err);
+    if (r == 0)
+        r = atoll_cli_call(cli, "POST", "/api/tasks", request, &started, err);
+    if (r < 0)
+        return r;
+    id = atoll_link_text(started, "id", "");
+    if (o.detach && !cli->json)
+        (void)printf("%s\n", id);
+    if (o.detach)
+        return cli->json ? atoll_cli_print_json(started, err) : ATOLL_CLI_OK;
+    (void)fprintf(stderr, "task %s\n", id);
+    if (local)
+        r = atoll_cli_task_send(cli, id, o.repo, err);
+    if (r == 0)
+        r = follow(cli, id, true, stderr, err);
+    return r < 0 ? r : conclude(cli, &o, id, err);
+}
+
+const struct atoll_cli_verb atoll_cli_task_run = {
+    .name = "task run",
+    .args = "[OPTION]... [INSTRUCTION]",
+    .summary = "let an agent work on an instruction in a sandbox",
+    .help = "With a repository: clones it, makes a branch, runs the agent, commits and pushes.\n"
+            "Without: --capture keeps the files that the agent makes. A daemon that is killed\n"
+            "meanwhile continues when it is started again.\n"
+            "\n"
+            "Examples:\n"
+            "  atoll task run --repo . --agent shell 'sed -i s/teh/the/ README.md'\n"
+            "  atoll secret create ANTHROPIC_API_KEY < key\n"
+            "  atoll task run --repo https://git.example.org/site.git --agent claude-code \\\n"
+            "      --check 'npm test' 'Add a dark mode'\n",
+    .options = run_table,
+    .options_size = sizeof(struct options),
+    .max_args = 1,
+    .run = run,
+};
+
+/* --- the others --- */
+
+static const struct atoll_cli_column columns[] = {
+    {.title = "ID", .member = "id"},
+    {.title = "STATE", .member = "state"},
+    {.title = "STEP", .member = "step", .missing = "-"},
+    {.title = "AGENT", .member = "agent", .missing = "-"},
+    {.title = "AGE", .member = "created_at", .form = ATOLL_CLI_FORM_AGE},
+    {.title = "BRANCH", .member = "branch", .missing = "-", .width = 40},
+    {.title = "INSTRUCTION", .member = "instruction", .width = 50},
+    {.title = NULL},
+};
+
+static const struct atoll_cli_collection collection = {"/api/tasks", "tasks", "task", false,
+                                                       columns};
+
+const struct atoll_cli_verb atoll_cli_task_ls = {
+    .name = "task ls",
+    .args = "",
+    .summary = "list tasks, newest first",
+    .help = "",
+    .collection = &collection,
+    .run = atoll_cli_collection_ls,
+};
+
+static int show(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
+                char **argv, struct atoll_error *err)
+{
+    struct atoll_link_target target;
+    int r = atoll_cli_collection_target(&collection, argv[0], &target, err);
+
+    return r < 0 ? r : atoll_cli_show(cli, target.text, err);
+}
+
+const struct atoll_cli_verb atoll_cli_task_show = {
+    .name = "task show",
+    .args = "TASK",
+    .summary = "show a task and what came of it",
+    .help = "",
+    .min_args = 1,
+    .max_args = 1,
+    .run = show,
+};
+
+struct logs_options {
+    struct atoll_cli_common common;
+    bool follow;
+};
+
+static const struct atoll_cli_option logs_table[] = {
+    {"follow", 'f', ATOLL_CLI_FLAG, offsetof(struct logs_options, follow), NULL,
+     "until the task has ended", NULL},
+    ATOLL_CLI_COMMON(struct logs_options),
+    {0},
+};
+
+static int logs(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED, char **argv,
+                struct atoll_error *err)
+{
+    return follow(cli, argv[0], ((const struct logs_options *)options)->follow, stdout, err);
+}
+
+const struct atoll_cli_verb atoll_cli_task_logs = {
+    .name = "task logs",
+    .args = "[OPTION]... TASK",
+    .summary = "show the log of a task",
+    .help = "",
+    .options = logs_table,
+    .options_size = sizeof(struct logs_options),
+    .min_args = 1,
+    .max_args = 1,
+    .run = logs,
+};
+
+static int act(struct atoll_cli *cli, const char *id, const char *what, json_t *request,
+               struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    struct atoll_link_target target;
+    int r = atoll_link_check_id("task", id, err);
+
+    if (r == 0)
+        r = atoll_link_target(&target, err, "/api/tasks/%s/%s", id, what);
+    if (r == 0)
+        r = atoll_cli_call(cli, "POST", target.text, request, &reply, err);
+    return r < 0 || !cli->json ? r : atoll_cli_print_json(reply, err);
+}
+
+static int cancel(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
+                  char **argv, struct atoll_error *err)
+{
+    return act(cli, argv[0], "cancel", NULL, err);
+}
+
+const struct atoll_cli_verb atoll_cli_task_cancel = {
+    .name = "task cancel",
+    .args = "TASK",
+    .summary = "end a task",
+    .help = "",
+    .min_args = 1,
+    .max_args = 1,
+    .run = cancel,
+};
+
+static int retry(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc, char **argv,
+                 struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *request = argc > 1 ? json_pack("{s:s}", "step", argv[1]) : json_object();
+
+    return act(cli, argv[0], "retry", request, err);
+}
+
+const struct atoll_cli_verb atoll_cli_task_retry = {
+    .name = "task retry",
+    .args = "TASK [STEP]",
+    .summary = "start a failed or canceled task again",
+    .help = "From the step that failed, or from an earlier one: sandbox, clone, branch, setup,\n"
+            "install, run, check, commit, push, cleanup. If its sandbox is gone, from the first.\n",
+    .min_args = 1,
+    .max_args = 2,
+    .run = retry,
+};
+
+const struct atoll_cli_verb atoll_cli_task_rm = {
+    .name = "task rm",
+    .args = "TASK...",
+    .summary = "remove ended tasks and their logs",
+    .help = "",
+    .min_args = 1,
+    .max_args = -1,
+    .collection = &collection,
+    .run = atoll_cli_collection_rm,
+};

@@ -1,0 +1,139 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/fd.h"
+#include "cli/artifacts.h"
+#include "cli/child.h"
+#include "cli/copy.h"
+#include "cli/task.h"
+
+#define BUNDLE "/tmp/.atoll-task.bundle" /* in the sandbox */
+#define POLL_MS 50
+
+bool atoll_cli_task_is_local(const char *repo)
+{
+    struct stat st;
+
+    return !strstr(repo, "://") && stat(repo, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* A new file that only we can read. */
+static int make_file(char *path, size_t cap, int *ret_fd, struct atoll_error *err)
+{
+    const char *dir = getenv("TMPDIR");
+
+    (void)snprintf(path, cap, "%s/atoll-bundle-XXXXXX", dir && *dir ? dir : "/tmp");
+    *ret_fd = mkostemp(path, O_CLOEXEC);
+    return *ret_fd < 0 ? atoll_fail(err, ATOLL_ERR_INTERNAL, errno, "%s: %s", path, strerror(errno))
+                       : 0;
+}
+
+static int run_git(char *const *argv, int out_fd, struct atoll_error *err)
+{
+    pid_t pid;
+    int status = 0, r = atoll_cli_spawn(argv, out_fd, false, &pid);
+
+    if (r == -ENOENT)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
+                          "git is not installed; it is needed for a repository of this machine");
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "git");
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ECHILD, "git %s failed", argv[3]);
+}
+
+static int await_sandbox(struct atoll_cli *cli, const char *task, char *ret_sandbox, size_t cap,
+                         struct atoll_error *err)
+{
+    struct atoll_link_target target;
+    int r = atoll_link_target(&target, err, "/api/tasks/%s", task);
+
+    while (r == 0) {
+        ATOLL_AUTOJSON json_t *view = NULL;
+        const char *state;
+
+        r = atoll_cli_call(cli, "GET", target.text, NULL, &view, err);
+        if (r < 0)
+            return r;
+        if (json_is_true(json_object_get(view, "wants_source"))) {
+            (void)snprintf(ret_sandbox, cap, "%s", atoll_link_text(view, "sandbox_id", ""));
+            return 0;
+        }
+        state = atoll_link_text(view, "state", "");
+        if (strcmp(state, "running") != 0 && strcmp(state, "waiting") != 0)
+            return 1; /* it has failed; its error is shown at the end */
+        (void)nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000L}, NULL);
+    }
+    return r;
+}
+
+static int send_file(struct atoll_cli *cli, const char *task, const char *sandbox, const char *file,
+                     struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    struct atoll_link_target target;
+    struct atoll_cli_copy copy;
+    int r;
+
+    atoll_cli_copy_init(&copy, cli, sandbox, NULL);
+    r = atoll_cli_copy_upload(&copy, file, BUNDLE, err);
+    atoll_cli_copy_done(&copy);
+    if (r == 0)
+        r = atoll_link_target(&target, err, "/api/tasks/%s/source", task);
+    return r < 0 ? r : atoll_cli_call(cli, "POST", target.text, NULL, &reply, err);
+}
+
+int atoll_cli_task_send(struct atoll_cli *cli, const char *task, const char *directory,
+                        struct atoll_error *err)
+{
+    char sandbox[64], file[4096];
+    ATOLL_AUTOCLOSE int fd = -1;
+    int r = await_sandbox(cli, task, sandbox, sizeof(sandbox), err);
+
+    if (r != 0)
+        return r < 0 ? r : 0;
+    r = make_file(file, sizeof(file), &fd, err);
+    if (r < 0)
+        return r;
+    {
+        char *argv[] = {"git",  "-C", (char *)(uintptr_t)directory, "bundle", "create", "-q", "-",
+                        "HEAD", NULL};
+        r = run_git(argv, fd, err);
+    }
+    if (r == 0)
+        r = send_file(cli, task, sandbox, file, err);
+    (void)unlink(file);
+    return r;
+}
+
+int atoll_cli_task_take(struct atoll_cli *cli, const json_t *task, const char *directory,
+                        struct atoll_error *err)
+{
+    const char *bundle = atoll_link_text(task, "bundle", "");
+    const char *branch = atoll_link_text(task, "branch", "");
+    char file[4096], refs[512];
+    ATOLL_AUTOCLOSE int fd = -1;
+    int r;
+
+    if (!*bundle)
+        return 0;
+    r = make_file(file, sizeof(file), &fd, err);
+    if (r < 0)
+        return r;
+    r = atoll_cli_artifact_fetch(cli, atoll_link_text(task, "sandbox_id", ""), bundle, fd, err);
+    (void)snprintf(refs, sizeof(refs), "refs/heads/%s:refs/heads/%s", branch, branch);
+    if (r == 0) {
+        char *argv[] = {"git", "-C", (char *)(uintptr_t)directory, "fetch", "-q", file, refs, NULL};
+        r = run_git(argv, STDERR_FILENO, err);
+    }
+    (void)unlink(file);
+    return r;
+}

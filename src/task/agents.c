@@ -1,0 +1,329 @@
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/buf.h"
+#include "engine/json_memory.h"
+#include "engine/network/secrets.h"
+#include "store/secrets.h"
+#include "task/task_internal.h"
+
+/*
+ * Agents of the registry: their command lines, their variables, and what is found in their output.
+ */
+#define DEFAULT_AGENT "shell"
+#define ARGS_MAX 256
+#define ARG_MAX_BYTES ((size_t)256 * 1024)
+#define VARIABLES_MAX 256
+
+static const char *request_text(const json_t *request, const char *name)
+{
+    return json_string_value(json_object_get(request, name));
+}
+
+/* `agent`, or `agentName` if the registry has an agent of that name: for other programs that is a label. */
+int atoll_task_agent_find(const struct atoll_tasks *tasks, const json_t *request,
+                          struct atoll_task_agent *ret, struct atoll_error *err)
+{
+    const char *name = request_text(request, "agent");
+    const char *label = request_text(request, "agentName");
+    struct atoll_registry_item item;
+    struct atoll_buf names;
+    size_t pos = 0;
+
+    if (!name && label &&
+        atoll_registry_find(tasks->config.registry, ATOLL_REGISTRY_AGENT, label, &item))
+        name = label;
+    if (!name)
+        name = DEFAULT_AGENT;
+    if (atoll_registry_find(tasks->config.registry, ATOLL_REGISTRY_AGENT, name, &item)) {
+        if (!json_object_get(item.object, "command"))
+            return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOEXEC,
+                              "agent %s of the registry has no \"command\", so tasks cannot run it",
+                              name);
+        *ret = (struct atoll_task_agent){item.name, item.object};
+        return 0;
+    }
+    atoll_buf_init(&names, 2048);
+    while (atoll_registry_next(tasks->config.registry, ATOLL_REGISTRY_AGENT, &pos, &item))
+        (void)!atoll_buf_appendf(&names, "%s%s", atoll_buf_size(&names) ? ", " : "", item.name);
+    (void)atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "agent %.64s does not exist; there are: %s",
+                     name, atoll_buf_size(&names) ? atoll_buf_str(&names) : "none");
+    atoll_buf_done(&names);
+    return -ENOENT;
+}
+
+/* --- command line --- */
+
+static const char *const values[] = {"instruction", "model", "systemPrompt", "resume"};
+
+/* The text with {instruction} and so on replaced. */
+static char *expand(const struct atoll_task *task, const char *text)
+{
+    struct atoll_buf out;
+    char *copy;
+
+    atoll_buf_init(&out, ARG_MAX_BYTES);
+    while (*text) {
+        const char *value = NULL;
+        size_t skip = 1;
+
+        for (size_t i = 0; *text == '{' && i < ATOLL_ARRAY_LEN(values); i++) {
+            size_t n = strlen(values[i]);
+            if (strncmp(text + 1, values[i], n) == 0 && text[1 + n] == '}') {
+                value = atoll_task_text(task, values[i]);
+                value = value ? value : "";
+                skip = n + 2;
+            }
+        }
+        (void)!(value ? atoll_buf_appends(&out, value) : atoll_buf_append(&out, text, 1));
+        text += skip;
+    }
+    copy = strdup(atoll_buf_str(&out));
+    atoll_buf_done(&out);
+    return copy;
+}
+
+struct words {
+    char **items;
+    size_t count;
+};
+
+static int add_word(struct words *w, char *word)
+{
+    if (!word || w->count == ARGS_MAX) {
+        free(word);
+        return -ENOMEM;
+    }
+    w->items[w->count++] = word;
+    return 0;
+}
+
+static int add_list(const struct atoll_task *task, struct words *w, const json_t *list)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < json_array_size(list); i++)
+        r = add_word(w, expand(task, json_string_value(json_array_get(list, i))));
+    return r;
+}
+
+void atoll_task_strings_free(char **strings)
+{
+    for (size_t i = 0; strings && strings[i]; i++) {
+        explicit_bzero(strings[i], strlen(strings[i]));
+        free(strings[i]);
+    }
+    free(strings);
+}
+
+char **atoll_task_agent_argv(const struct atoll_task *task, const json_t *agent)
+{
+    struct words w = {.items = calloc(ARGS_MAX + 1, sizeof(char *))};
+    const json_t *options = json_object_get(agent, "options");
+    int r = w.items ? add_list(task, &w, json_object_get(agent, "command")) : -ENOMEM;
+
+    for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(values); i++)
+        if (atoll_task_text(task, values[i]))
+            r = add_list(task, &w, json_object_get(options, values[i]));
+    if (r == 0)
+        r = add_list(task, &w, json_object_get(agent, "last"));
+    if (r == 0)
+        return w.items;
+    atoll_task_strings_free(w.items);
+    return NULL;
+}
+
+/* --- variables --- */
+
+static int add_variable(struct words *w, const char *name, const char *value)
+{
+    char *text = NULL;
+
+    if (w->count == VARIABLES_MAX || asprintf(&text, "%s=%s", name, value) < 0)
+        return -ENOMEM;
+    w->items[w->count++] = text;
+    return 0;
+}
+
+static int add_object(const struct atoll_task *task, struct words *w, const json_t *env)
+{
+    const char *name;
+    json_t *value;
+    int r = 0;
+
+    json_object_foreach((json_t *)(uintptr_t)env, name, value)
+    {
+        char *text = r == 0 ? expand(task, json_string_value(value)) : NULL;
+        if (r == 0)
+            r = text ? add_variable(w, name, text) : -ENOMEM;
+        free(text);
+    }
+    return r;
+}
+
+/* A key: the tenant's secret of that name, or, for the operator's own tenant, the daemon's variable. */
+static int add_key(const struct atoll_task *task, struct words *w, const char *name)
+{
+    struct atoll_buf value;
+    struct atoll_error error;
+    const char *own;
+    int r = 0;
+
+    if (json_object_get(atoll_task_object(task, "env"), name))
+        return 1;
+    atoll_buf_init_erasing(&value, ATOLL_SECRET_VALUE_MAX + 1);
+    if (atoll_store_secret_value(task->tasks->config.store, task->tenant, name, &value, &error) ==
+        0) {
+        r = add_variable(w, name, atoll_buf_str(&value));
+        atoll_buf_done(&value);
+        return r < 0 ? r : 1;
+    }
+    atoll_buf_done(&value);
+    own = strcmp(task->tenant, ATOLL_OPERATOR_TENANT) == 0 ? getenv(name) : NULL;
+    if (!own || !*own)
+        return 0;
+    r = add_variable(w, name, own);
+    return r < 0 ? r : 1;
+}
+
+/* At least one of the agent's keys must be found, if it needs any. */
+static int add_keys(const struct atoll_task *task, struct words *w, const json_t *keys,
+                    struct atoll_error *err)
+{
+    struct atoll_buf names;
+    size_t found = 0;
+    int r = 0;
+
+    atoll_buf_init(&names, 1024);
+    for (size_t i = 0; r >= 0 && i < json_array_size(keys); i++) {
+        const char *name = json_string_value(json_array_get(keys, i));
+        r = add_key(task, w, name);
+        found += r > 0;
+        (void)!atoll_buf_appendf(&names, "%s%s", i ? " or " : "", name);
+    }
+    if (r >= 0 && found == 0 && json_array_size(keys) > 0)
+        r = atoll_fail(
+            err, ATOLL_ERR_FAILED_PRECONDITION, ENOKEY,
+            "the agent needs a key: store it with `atoll secret create %s`, or give it in "
+            "\"env\" of the task",
+            atoll_buf_str(&names));
+    else if (r < 0)
+        r = atoll_fail_errno(err, -r, "the variables of the agent");
+    atoll_buf_done(&names);
+    return r < 0 ? r : 0;
+}
+
+int atoll_task_agent_env(const struct atoll_task *task, const json_t *agent, char ***ret,
+                         struct atoll_error *err)
+{
+    struct words w = {.items = calloc(VARIABLES_MAX + 1, sizeof(char *))};
+    int r = w.items ? add_variable(&w, "ATOLL_TASK", task->id) : -ENOMEM;
+
+    if (r == 0)
+        r = add_object(task, &w, json_object_get(agent, "env"));
+    if (r == 0)
+        r = add_object(task, &w, atoll_task_object(task, "env"));
+    r = r < 0 ? atoll_fail_errno(err, -r, "the variables of the agent")
+              : add_keys(task, &w, json_object_get(agent, "keys"), err);
+    if (r < 0) {
+        atoll_task_strings_free(w.items);
+        return r;
+    }
+    *ret = w.items;
+    return 0;
+}
+
+/* --- output --- */
+
+/* The value at a path such as "message/usage/input_tokens". */
+static const json_t *value_at(const json_t *object, const char *path)
+{
+    char part[128];
+
+    while (object && *path) {
+        size_t n = strcspn(path, "/");
+        if (n >= sizeof(part))
+            return NULL;
+        memcpy(part, path, n);
+        part[n] = '\0';
+        object = json_is_array(object) ? json_array_get(object, strtoul(part, NULL, 10))
+                                       : json_object_get(object, part);
+        path += n + (path[n] == '/');
+    }
+    return object;
+}
+
+/* Whether all members of `match` have these values in the line. */
+static bool matches(const json_t *line, const json_t *match)
+{
+    const char *path;
+    json_t *wanted;
+
+    json_object_foreach((json_t *)(uintptr_t)match, path, wanted)
+    {
+        const json_t *value = value_at(line, path);
+        const char *text = json_string_value(value);
+        if (!value || !(text ? strcmp(text, json_string_value(wanted)) == 0
+                             : json_equal((json_t *)(uintptr_t)value, wanted)))
+            return false;
+    }
+    return true;
+}
+
+/* Sums of numbers: several lines may each count a part. */
+static void add_number(struct atoll_task *task, const char *name, double value, bool whole)
+{
+    json_t *usage = json_object_get(task->facts, "usage");
+    double sum;
+
+    if (!isfinite(value) || value < 0)
+        return;
+    if (!usage) {
+        atoll_task_note(task, "usage", json_object());
+        usage = json_object_get(task->facts, "usage");
+    }
+    sum = json_number_value(json_object_get(usage, name)) + value;
+    (void)json_object_set_new(usage, name,
+                              whole && sum < 9e15 ? json_integer((json_int_t)sum) : json_real(sum));
+}
+
+/* A rule: {match: {type: result}, output: result, error: …, session: session_id, inputTokens: usage/…}. */
+static void apply(struct atoll_task *task, const json_t *rule, const json_t *line)
+{
+    static const char *const texts[][2] = {
+        {"output", "output"}, {"error", "agent_error"}, {"session", "agent_session"}};
+    static const struct {
+        const char *rule, *name;
+        bool whole;
+    } numbers[] = {{"inputTokens", "input_tokens", true},
+                   {"outputTokens", "output_tokens", true},
+                   {"costUsd", "cost_usd", false}};
+
+    if (!matches(line, json_object_get(rule, "match")))
+        return;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(texts); i++) {
+        const char *path = json_string_value(json_object_get(rule, texts[i][0]));
+        const json_t *value = path ? value_at(line, path) : NULL;
+        if (json_is_string(value))
+            atoll_task_note(task, texts[i][1], json_copy((json_t *)(uintptr_t)value));
+    }
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(numbers); i++) {
+        const char *path = json_string_value(json_object_get(rule, numbers[i].rule));
+        const json_t *value = path ? value_at(line, path) : NULL;
+        if (json_is_number(value))
+            add_number(task, numbers[i].name, json_number_value(value), numbers[i].whole);
+    }
+}
+
+void atoll_task_agent_line(struct atoll_task *task, const json_t *agent, const char *line, size_t n)
+{
+    const json_t *rules = json_object_get(agent, "output");
+    json_error_t why;
+    json_t *object = n > 1 && line[0] == '{' ? atoll_json_load(line, n, 0, &why) : NULL;
+
+    for (size_t i = 0; object && i < json_array_size(rules); i++)
+        apply(task, json_array_get(rules, i), object);
+    json_decref(object);
+}

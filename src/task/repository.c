@@ -1,0 +1,393 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "engine/artifact/artifacts.h"
+#include "git/git.h"
+#include "git/porcelain.h"
+#include "task/task_internal.h"
+
+/*
+ * The steps of a task that use git (git/git.h). The work tree is the directory in which commands of the
+ * sandbox start.
+ */
+#define TRIES_MAX 3
+#define RETRY_MS 2000         /* doubled for each try */
+#define SOURCE_WAIT_MS 600000 /* for the client's bundle */
+#define RESULT ".git/atoll.bundle"
+#define AUTHOR "Atoll"
+#define AUTHOR_EMAIL "atoll@localhost"
+#define CHANGES_MAX 1000
+
+static const json_t *repo_of(const struct atoll_task *task)
+{
+    return atoll_task_object(task, "repo");
+}
+
+static const char *repo_text(const struct atoll_task *task, const char *name)
+{
+    return json_string_value(json_object_get(repo_of(task), name));
+}
+
+static bool is_uploaded(const struct atoll_task *task)
+{
+    return json_is_true(json_object_get(repo_of(task), "upload"));
+}
+
+bool atoll_task_has_repository(const struct atoll_task *task)
+{
+    return repo_text(task, "url") || is_uploaded(task);
+}
+
+static void run_git(struct atoll_task *task, const struct atoll_git_request *request,
+                    atoll_git_fn *done)
+{
+    atoll_git_run(task->tasks->config.engine, atoll_task_fact(task, "sandbox_id"), request, done,
+                  task);
+}
+
+static struct atoll_git_credentials credentials_of(const struct atoll_task *task)
+{
+    return (struct atoll_git_credentials){.username = repo_text(task, "username"),
+                                          .password = repo_text(task, "password")};
+}
+
+/* Whether another try may succeed; then it is made later. */
+static bool try_again(struct atoll_task *task, const struct atoll_git_result *result,
+                      const struct atoll_error *error, void (*run)(void *arg))
+{
+    bool temporary = result->failure && (result->failure->problem == ATOLL_GIT_UNREACHABLE ||
+                                         result->failure->problem == ATOLL_GIT_TIMED_OUT);
+
+    if (!temporary || ++task->tries >= TRIES_MAX)
+        return false;
+    atoll_task_log(task, "info", "%s; trying again", error->text);
+    atoll_timer_set(&task->timer, task->tasks->config.loop, RETRY_MS << (task->tries - 1), run,
+                    task);
+    return true;
+}
+
+/* Notes the commit that a result has. */
+static void note_commit(struct atoll_task *task, const char *name,
+                        const struct atoll_git_result *result)
+{
+    struct atoll_git_cursor cursor = {result->bytes, result->len};
+    struct atoll_git_commit commit;
+
+    if (result->op != ATOLL_GIT_LOG)
+        (void)atoll_git_branch_current(&cursor); /* comes first */
+    if (atoll_git_commit_next(&cursor, &commit))
+        atoll_task_note(task, name, json_string(commit.hash));
+}
+
+/* --- clone --- */
+
+static void clone_again(void *arg);
+
+static void cloned(void *arg, const struct atoll_git_result *result,
+                   const struct atoll_error *error)
+{
+    struct atoll_task *task = arg;
+
+    if (error && try_again(task, result, error, clone_again))
+        return;
+    if (!error)
+        note_commit(task, "base", result);
+    atoll_task_step_done(task, error);
+}
+
+static void clone_now(struct atoll_task *task)
+{
+    const char *url = is_uploaded(task) ? ATOLL_TASK_BUNDLE : repo_text(task, "url");
+
+    run_git(task,
+            &(struct atoll_git_request){
+                .op = ATOLL_GIT_CLONE,
+                .url = url,
+                .path = ".",
+                .ref = repo_text(task, "branch"),
+                .commit = repo_text(task, "commit"),
+                .depth = (uint32_t)json_integer_value(json_object_get(repo_of(task), "depth")),
+                .credentials = credentials_of(task),
+            },
+            cloned);
+}
+
+static void emptied(struct atoll_task *task, const struct atoll_exec_result *result ATOLL_UNUSED,
+                    const char *tail ATOLL_UNUSED, const struct atoll_error *error)
+{
+    if (error)
+        atoll_task_step_done(task, error);
+    else
+        clone_now(task);
+}
+
+/* What an earlier try has left is removed first. */
+static void empty_and_clone(struct atoll_task *task)
+{
+    static const char *const argv[] = {"/bin/sh", "-c",
+                                       "find . -mindepth 1 -maxdepth 1 -exec rm -rf {} +", NULL};
+    char name[32];
+
+    (void)snprintf(name, sizeof(name), "empty%u", task->tries);
+    atoll_task_kill_commands(task, "a task that begins a step again");
+    atoll_task_command_run(task, &(struct atoll_task_command_request){
+                                     .name = name, .argv = argv, .quiet = true, .done = emptied});
+}
+
+static void clone_again(void *arg)
+{
+    empty_and_clone(arg);
+}
+
+static void no_source(void *arg)
+{
+    struct atoll_task *task = arg;
+    struct atoll_error error;
+
+    task->wants_source = false;
+    (void)atoll_fail(&error, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+                     "the client did not send the repository (PUT /api/tasks/%s/source)", task->id);
+    atoll_task_step_done(task, &error);
+}
+
+void atoll_task_go_on(struct atoll_task *task)
+{
+    atoll_timer_cancel(&task->timer);
+    task->wants_source = false;
+    empty_and_clone(task);
+}
+
+void atoll_task_source(struct atoll_task *task)
+{
+    const char *url = repo_text(task, "url");
+
+    if (is_uploaded(task)) {
+        task->wants_source = true;
+        atoll_timer_set(&task->timer, task->tasks->config.loop, SOURCE_WAIT_MS, no_source, task);
+        atoll_task_log(task, "info", "waiting for the repository of the client");
+    } else if (url) {
+        atoll_task_log(task, "info", "cloning the repository");
+        empty_and_clone(task);
+    } else {
+        atoll_task_step_done(task, NULL);
+    }
+}
+
+/* --- branch --- */
+
+static void branched(void *arg, const struct atoll_git_result *result ATOLL_UNUSED,
+                     const struct atoll_error *error)
+{
+    atoll_task_step_done(arg, error);
+}
+
+/* Makes the branch, or goes to it if it is there already. */
+static void switched(void *arg, const struct atoll_git_result *result,
+                     const struct atoll_error *error)
+{
+    struct atoll_task *task = arg;
+
+    if (error && result->failure && result->failure->problem == ATOLL_GIT_REF_NOT_FOUND)
+        run_git(task,
+                &(struct atoll_git_request){.op = ATOLL_GIT_CHECKOUT,
+                                            .ref = atoll_task_fact(task, "branch"),
+                                            .create = true},
+                branched);
+    else
+        atoll_task_step_done(task, error);
+}
+
+void atoll_task_branch(struct atoll_task *task)
+{
+    const char *given = atoll_task_text(task, "branch");
+    char name[ATOLL_TASK_BRANCH_MAX];
+
+    if (!atoll_task_has_repository(task)) {
+        atoll_task_step_done(task, NULL);
+        return;
+    }
+    atoll_task_branch_name(atoll_task_text(task, "instruction"), task->id, name);
+    atoll_task_note(task, "branch", json_string(given ? given : name));
+    atoll_task_kill_commands(task, "a task that begins a step again");
+    run_git(task,
+            &(struct atoll_git_request){.op = ATOLL_GIT_CHECKOUT,
+                                        .ref = atoll_task_fact(task, "branch")},
+            switched);
+}
+
+/* --- commit --- */
+
+static void found_head(void *arg, const struct atoll_git_result *result,
+                       const struct atoll_error *error)
+{
+    struct atoll_task *task = arg;
+
+    if (!error)
+        note_commit(task, "commit", result);
+    if (!error && strcmp(atoll_task_fact(task, "commit"), atoll_task_fact(task, "base")) == 0) {
+        (void)json_object_del(task->facts, "commit");
+        atoll_task_log(task, "info", "the agent has changed nothing");
+    }
+    atoll_task_step_done(task, error);
+}
+
+/* The agent may have committed by itself, or an earlier daemon has. */
+static void committed(void *arg, const struct atoll_git_result *result,
+                      const struct atoll_error *error)
+{
+    struct atoll_task *task = arg;
+
+    if (error && !(result->failure && result->failure->problem == ATOLL_GIT_NOTHING_TO_COMMIT))
+        atoll_task_step_done(task, error);
+    else
+        run_git(task, &(struct atoll_git_request){.op = ATOLL_GIT_LOG, .limit = 1}, found_head);
+}
+
+static const char *commit_text(const struct atoll_task *task, const char *name,
+                               const char *otherwise)
+{
+    const char *text = json_string_value(json_object_get(atoll_task_object(task, "commit"), name));
+
+    return text ? text : otherwise;
+}
+
+static void added(void *arg, const struct atoll_git_result *result ATOLL_UNUSED,
+                  const struct atoll_error *error)
+{
+    struct atoll_task *task = arg;
+    const char *given = commit_text(task, "message", NULL);
+    char subject[80];
+    struct atoll_buf message;
+
+    if (error) {
+        atoll_task_step_done(task, error);
+        return;
+    }
+    atoll_buf_init(&message, 64 * 1024);
+    atoll_task_subject(atoll_task_text(task, "instruction"), subject);
+    (void)!atoll_buf_appendf(&message, "%s\n\n%sAtoll-Task: %s\n", given ? given : subject,
+                             commit_text(task, "trailer", ""), task->id);
+    run_git(task,
+            &(struct atoll_git_request){
+                .op = ATOLL_GIT_COMMIT,
+                .message = atoll_buf_str(&message),
+                .author_name = commit_text(task, "authorName", AUTHOR),
+                .author_email = commit_text(task, "authorEmail", AUTHOR_EMAIL),
+            },
+            committed);
+    atoll_buf_done(&message);
+}
+
+/* Files that differ from the commit that was cloned, as far as the agent has not committed them. */
+static void note_changes(struct atoll_task *task, const struct atoll_git_result *result)
+{
+    struct atoll_git_cursor cursor = {result->bytes, result->len};
+    struct atoll_git_head head;
+    struct atoll_git_file file;
+    json_t *changes = json_array();
+
+    atoll_git_status_head(&cursor, &head);
+    while (json_array_size(changes) < CHANGES_MAX && atoll_git_status_next(&cursor, &file)) {
+        enum atoll_git_state state =
+            file.worktree == ATOLL_GIT_UNMODIFIED ? file.staging : file.worktree;
+        (void)json_array_append_new(
+            changes,
+            json_pack("{s:s%, s:s}", "path", file.path, strnlen(file.path, 4096), "state",
+                      state == ATOLL_GIT_UNTRACKED ? "added" : atoll_git_state_name(state)));
+    }
+    atoll_task_note(task, "changes", changes);
+}
+
+static void looked(void *arg, const struct atoll_git_result *result,
+                   const struct atoll_error *error)
+{
+    struct atoll_task *task = arg;
+
+    if (error) {
+        atoll_task_step_done(task, error);
+        return;
+    }
+    note_changes(task, result);
+    run_git(task, &(struct atoll_git_request){.op = ATOLL_GIT_ADD, .all = true}, added);
+}
+
+void atoll_task_commit(struct atoll_task *task)
+{
+    if (!atoll_task_has_repository(task)) {
+        atoll_task_step_done(task, NULL);
+        return;
+    }
+    atoll_task_kill_commands(task, "a task whose agent has ended");
+    run_git(task, &(struct atoll_git_request){.op = ATOLL_GIT_STATUS}, looked);
+}
+
+/* --- push --- */
+
+static void push_again(void *arg)
+{
+    atoll_task_push(arg);
+}
+
+static void pushed(void *arg, const struct atoll_git_result *result,
+                   const struct atoll_error *error)
+{
+    struct atoll_task *task = arg;
+
+    if (error && try_again(task, result, error, push_again))
+        return;
+    if (!error) {
+        atoll_task_note(task, "pushed", json_true());
+        atoll_task_log(task, "info", "pushed %s", atoll_task_fact(task, "branch"));
+    }
+    atoll_task_step_done(task, error);
+}
+
+static void bundled(struct atoll_task *task, const struct atoll_exec_result *result,
+                    const char *tail, const struct atoll_error *error)
+{
+    static const char *const patterns[] = {RESULT, NULL};
+    struct atoll_error failed;
+
+    if (!error && !(result->kind == ATOLL_END_EXITED && result->code == 0)) {
+        (void)atoll_fail(&failed, ATOLL_ERR_FAILED_PRECONDITION, ECHILD,
+                         "git could not make the bundle of the branch: %.300s", tail);
+        error = &failed;
+    }
+    if (!error && atoll_artifacts_want(task->tasks->config.engine,
+                                       atoll_task_fact(task, "sandbox_id"), patterns, &failed) < 0)
+        error = &failed;
+    if (!error)
+        atoll_task_note(task, "bundle", json_string(RESULT));
+    atoll_task_step_done(task, error);
+}
+
+/* The branch goes back to the client as a bundle: an artifact of the sandbox. */
+static void bundle(struct atoll_task *task)
+{
+    const char *const argv[] = {"/bin/sh",
+                                "-c",
+                                "git bundle create -q " RESULT " \"$1..$2\"",
+                                "sh",
+                                atoll_task_fact(task, "base"),
+                                atoll_task_fact(task, "branch"),
+                                NULL};
+
+    atoll_task_command_run(task, &(struct atoll_task_command_request){
+                                     .name = "bundle", .argv = argv, .done = bundled});
+}
+
+void atoll_task_push(struct atoll_task *task)
+{
+    if (!*atoll_task_fact(task, "commit") || json_is_false(atoll_task_object(task, "push")))
+        atoll_task_step_done(task, NULL);
+    else if (is_uploaded(task))
+        bundle(task);
+    else
+        run_git(task,
+                &(struct atoll_git_request){.op = ATOLL_GIT_PUSH,
+                                            .remote = "origin",
+                                            .ref = atoll_task_fact(task, "branch"),
+                                            .set_upstream = true,
+                                            .credentials = credentials_of(task)},
+                pushed);
+}

@@ -1,0 +1,149 @@
+#pragma once
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/rand.h"
+#include "loop/steps.h"
+#include "task/task.h"
+
+/*
+ * Internal to tasks.
+ */
+struct atoll_task_command;
+
+struct atoll_task {
+    struct atoll_tasks *tasks;
+    char id[ATOLL_ID_LEN + 1];
+    char tenant[65];
+    enum atoll_task_state state;
+    uint32_t attempt;
+    json_t *request; /* owned */
+    json_t *facts;   /* owned */
+    struct atoll_error error;
+    int64_t created_unix_ms, started_unix_ms, ended_unix_ms;
+
+    struct atoll_steps steps;           /* in progress while state is RUNNING */
+    size_t at;                          /* index of the step that runs or failed; count: none */
+    struct atoll_list queue;            /* node, while WAITING */
+    struct atoll_timer timer;           /* of the step: a retry, or the wait for a source */
+    unsigned tries;                     /* of the step */
+    struct atoll_task_command *command; /* that runs; or NULL */
+    bool wants_source;
+    struct atoll_buf said; /* stdout of an agent without rules for its output */
+
+    int log_fd;
+    uint64_t log_bytes, output_bytes;
+    bool output_is_cut;
+    struct atoll_list watches;
+    struct atoll_timer telling;
+};
+
+struct atoll_tasks {
+    struct atoll_tasks_config config;
+    struct atoll_map by_id;    /* of struct atoll_task, owned */
+    struct atoll_list waiting; /* by atoll_task.queue, oldest first */
+    int dir_fd;                /* of the logs */
+};
+
+/* tasks.c */
+struct atoll_task *atoll_task_get(struct atoll_tasks *tasks, const char *tenant, const char *id,
+                                  struct atoll_error *err);
+int atoll_task_store(struct atoll_task *task, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Texts and objects of the request; NULL: not given. */
+const char *atoll_task_text(const struct atoll_task *task, const char *name);
+const json_t *atoll_task_object(const struct atoll_task *task, const char *name);
+/* Facts: results of steps. */
+const char *atoll_task_fact(const struct atoll_task *task, const char *name);   /* "": none */
+void atoll_task_note(struct atoll_task *task, const char *name, json_t *value); /* takes it */
+/* The task has ended, or its steps could not be started. */
+void atoll_task_ended(struct atoll_task *task, const struct atoll_error *error);
+
+/* steps.c */
+size_t atoll_task_step_count(void);
+const char *atoll_task_step_name(size_t at); /* "" for the count */
+int atoll_task_step_percent(size_t at);
+/* Index of a name; the count if there is no such step. */
+size_t atoll_task_step_find(const char *name);
+void atoll_task_run(struct atoll_task *task);
+/* Ends what the current step waits for. */
+void atoll_task_interrupt(struct atoll_task *task, const char *who);
+/* The source was written. */
+void atoll_task_go_on(struct atoll_task *task);
+/* Kills what runs in the sandbox, if it is the task's own. */
+void atoll_task_kill_commands(struct atoll_task *task, const char *who);
+/* Completes the current step. */
+void atoll_task_step_done(struct atoll_task *task, const struct atoll_error *error);
+
+/* repository.c: the steps that use git */
+void atoll_task_source(struct atoll_task *task);
+void atoll_task_branch(struct atoll_task *task);
+void atoll_task_commit(struct atoll_task *task);
+void atoll_task_push(struct atoll_task *task);
+bool atoll_task_has_repository(const struct atoll_task *task);
+
+/* names.c: pure */
+/* "Fix the login page!" → "atoll/fix-the-login-page-x7k2" with the beginning of the task's id. */
+void atoll_task_branch_name(const char *instruction, const char *id,
+                            char out[static ATOLL_TASK_BRANCH_MAX]);
+/* The first line of a text, at most 72 bytes of it, for the subject of a commit. */
+void atoll_task_subject(const char *instruction, char out[static 80]);
+
+/* command.c: one command of a step */
+struct atoll_task_command_request {
+    const char *name;        /* unique in the task: part of the mark */
+    const char *const *argv; /* NULL-terminated; copied */
+    const char *const *env;  /* or NULL; copied, and erased when it is started */
+    uint32_t timeout_ms;     /* 0: none */
+    uint32_t stall_ms;       /* killed when it prints nothing for so long; 0: never */
+    const char *shown;       /* in the log when it is started; NULL: it is not shown */
+    bool quiet;              /* its output is not in the log */
+    /* One line of stdout, without its end; or NULL. */
+    void (*line)(struct atoll_task *task, const char *line, size_t n);
+    /* result: of the command; error: it could not be run, or its result is unknown. The output so far
+     * (the last ATOLL_TASK_TAIL_MAX bytes of stderr and stdout together) is a text. */
+    void (*done)(struct atoll_task *task, const struct atoll_exec_result *result, const char *tail,
+                 const struct atoll_error *error);
+};
+#define ATOLL_TASK_TAIL_MAX 2048
+/* Runs the command in the sandbox of the task, or follows it if an earlier daemon has started it. */
+void atoll_task_command_run(struct atoll_task *task,
+                            const struct atoll_task_command_request *request);
+/* Kills it; its end follows. */
+void atoll_task_command_kill(struct atoll_task *task, const char *who);
+/* Without its end. Accepts a task without a command. */
+void atoll_task_command_drop(struct atoll_task *task);
+/* "exited with status 1", "was killed by signal 9 …": for error texts. */
+void atoll_task_describe_end(const struct atoll_exec_result *result, char *out, size_t cap);
+
+/* agents.c: agents of the registry */
+struct atoll_task_agent {
+    const char *name;
+    const json_t *object;
+};
+int atoll_task_agent_find(const struct atoll_tasks *tasks, const json_t *request,
+                          struct atoll_task_agent *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The command line with the instruction, model and so on in place. The array and its texts are owned by
+ * the caller: atoll_task_strings_free(). NULL: out of memory. */
+char **atoll_task_agent_argv(const struct atoll_task *task, const json_t *agent);
+/* NAME=VALUE of the agent, the request and the keys. Ownership as above. */
+int atoll_task_agent_env(const struct atoll_task *task, const json_t *agent, char ***ret,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+void atoll_task_strings_free(char **strings); /* erases them; accepts NULL */
+/* Takes what the agent's rules find in one line of its output into the facts. */
+void atoll_task_agent_line(struct atoll_task *task, const json_t *agent, const char *line,
+                           size_t n);
+
+/* log.c */
+int atoll_task_log_open(struct atoll_task *task, struct atoll_error *err) ATOLL_MUST_CHECK;
+void atoll_task_log_close(struct atoll_task *task);
+void atoll_task_log_remove(struct atoll_tasks *tasks, const char *id);
+void atoll_task_log(struct atoll_task *task, const char *level, const char *fmt, ...)
+    ATOLL_PRINTF(3, 4);
+/* end: offset behind the bytes in the stream. */
+void atoll_task_log_output(struct atoll_task *task, int stream, const char *text, size_t n,
+                           uint64_t end);
+/* The largest "end" of each stream since the current step began, from the log. */
+void atoll_task_log_offsets(struct atoll_task *task, uint64_t ret[static ATOLL_STREAM_STDERR + 1]);
+void atoll_task_changed(struct atoll_task *task);
+/* The task is in no list any more: tells its watchers, and forgets them. */
+void atoll_task_unwatched(struct atoll_task *task);

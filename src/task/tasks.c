@@ -1,0 +1,493 @@
+#include "task/task.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "engine/json_memory.h"
+#include "store/tasks.h"
+#include "task/task_internal.h"
+
+#define SAID_MAX ((size_t)256 * 1024)
+
+static const char *const state_names[] = {
+    [ATOLL_TASK_WAITING] = "waiting",     [ATOLL_TASK_RUNNING] = "running",
+    [ATOLL_TASK_SUCCEEDED] = "succeeded", [ATOLL_TASK_FAILED] = "failed",
+    [ATOLL_TASK_CANCELED] = "canceled",
+};
+
+const char *atoll_task_state_name(enum atoll_task_state state)
+{
+    return state_names[state];
+}
+
+static bool has_ended(const struct atoll_task *task)
+{
+    return task->state >= ATOLL_TASK_SUCCEEDED;
+}
+
+/* --- request and facts --- */
+
+const char *atoll_task_text(const struct atoll_task *task, const char *name)
+{
+    return json_string_value(json_object_get(task->request, name));
+}
+
+const json_t *atoll_task_object(const struct atoll_task *task, const char *name)
+{
+    return json_object_get(task->request, name);
+}
+
+const char *atoll_task_fact(const struct atoll_task *task, const char *name)
+{
+    const char *text = json_string_value(json_object_get(task->facts, name));
+
+    return text ? text : "";
+}
+
+void atoll_task_note(struct atoll_task *task, const char *name, json_t *value)
+{
+    (void)json_object_set_new(task->facts, name, value);
+}
+
+/* --- rows --- */
+
+int atoll_task_store(struct atoll_task *task, struct atoll_error *err)
+{
+    char *request = atoll_json_dump(task->request, JSON_COMPACT);
+    char *facts = atoll_json_dump(task->facts, JSON_COMPACT);
+    const struct atoll_store_task row = {
+        .id = task->id,
+        .tenant = task->tenant,
+        .state = state_names[task->state],
+        .step = atoll_task_step_name(task->at),
+        .attempt = task->attempt,
+        .request = request,
+        .facts = facts,
+        .error_kind =
+            task->error.kind == ATOLL_ERR_NONE ? "" : atoll_error_kind_name(task->error.kind),
+        .error = task->error.text,
+        .created_unix_ms = task->created_unix_ms,
+        .started_unix_ms = task->started_unix_ms,
+        .ended_unix_ms = task->ended_unix_ms,
+    };
+    int r = request && facts ? atoll_store_put_task(task->tasks->config.store, &row, err)
+                             : atoll_fail_errno(err, ENOMEM, "a task");
+
+    if (request)
+        explicit_bzero(request, strlen(request)); /* it may have credentials */
+    free(request);
+    free(facts);
+    return r;
+}
+
+static struct atoll_task *task_new(struct atoll_tasks *tasks, const char *id, const char *tenant)
+{
+    struct atoll_task *task = atoll_alloc(sizeof(*task));
+
+    task->tasks = tasks;
+    task->attempt = 1;
+    task->log_fd = -1;
+    (void)snprintf(task->id, sizeof(task->id), "%s", id);
+    (void)snprintf(task->tenant, sizeof(task->tenant), "%s", tenant);
+    atoll_list_init(&task->watches);
+    atoll_buf_init(&task->said, SAID_MAX);
+    return task;
+}
+
+static void task_free(struct atoll_task *task)
+{
+    atoll_timer_cancel(&task->timer);
+    atoll_timer_cancel(&task->telling);
+    atoll_task_command_drop(task);
+    atoll_list_remove(&task->queue);
+    atoll_task_unwatched(task);
+    atoll_task_log_close(task);
+    atoll_buf_done(&task->said);
+    json_decref(task->request);
+    json_decref(task->facts);
+    free(task);
+}
+
+static bool find_state(const char *name, enum atoll_task_state *ret)
+{
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(state_names); i++)
+        if (strcmp(state_names[i], name) == 0) {
+            *ret = (enum atoll_task_state)i;
+            return true;
+        }
+    return false;
+}
+
+static int load_row(void *arg, const struct atoll_store_task *row, struct atoll_error *err)
+{
+    struct atoll_tasks *tasks = arg;
+    struct atoll_task *task = task_new(tasks, row->id, row->tenant);
+
+    task->request = atoll_json_load_own(row->request);
+    task->facts = atoll_json_load_own(row->facts);
+    task->attempt = row->attempt;
+    task->created_unix_ms = row->created_unix_ms;
+    task->started_unix_ms = row->started_unix_ms;
+    task->ended_unix_ms = row->ended_unix_ms;
+    task->at = *row->step ? atoll_task_step_find(row->step) : 0;
+    if (*row->error_kind)
+        (void)atoll_fail(&task->error, atoll_error_kind_by_name(row->error_kind), 0, "%s",
+                         row->error);
+    /* Without its key the request cannot be read any more: the task cannot be continued. */
+    if (!task->request)
+        task->request = json_object();
+    if (!json_is_object(task->facts) || !find_state(row->state, &task->state) ||
+        atoll_map_put(&tasks->by_id, task->id, task) < 0) {
+        task_free(task);
+        return atoll_fail_errno(err, EBADMSG, "a task in the store");
+    }
+    return 0;
+}
+
+int atoll_tasks_new(const struct atoll_tasks_config *config, struct atoll_tasks **ret,
+                    struct atoll_error *err)
+{
+    struct atoll_tasks *tasks = atoll_alloc(sizeof(*tasks));
+    int r = 0;
+
+    tasks->config = *config;
+    tasks->dir_fd = -1;
+    atoll_map_init(&tasks->by_id);
+    atoll_list_init(&tasks->waiting);
+    if (mkdirat(config->state_fd, "tasks", 0700) < 0 && errno != EEXIST)
+        r = atoll_fail_errno(err, errno, "the directory of tasks");
+    if (r == 0)
+        tasks->dir_fd = openat(config->state_fd, "tasks", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (r == 0 && tasks->dir_fd < 0)
+        r = atoll_fail_errno(err, errno, "the directory of tasks");
+    if (r == 0)
+        r = atoll_store_each_task(config->store, load_row, tasks, err);
+    if (r < 0) {
+        (void)atoll_tasks_free(tasks);
+        return r;
+    }
+    *ret = tasks;
+    return 0;
+}
+
+struct atoll_tasks *atoll_tasks_free(struct atoll_tasks *tasks)
+{
+    struct atoll_task *task;
+    size_t pos = 0;
+
+    if (!tasks)
+        return NULL;
+    while ((task = atoll_map_next(&tasks->by_id, &pos)))
+        task_free(task);
+    atoll_map_done(&tasks->by_id);
+    if (tasks->dir_fd >= 0)
+        (void)close(tasks->dir_fd);
+    free(tasks);
+    return NULL;
+}
+
+/* --- finding --- */
+
+struct atoll_task *atoll_task_get(struct atoll_tasks *tasks, const char *tenant, const char *id,
+                                  struct atoll_error *err)
+{
+    struct atoll_task *task = atoll_map_get(&tasks->by_id, id);
+
+    if (task && (!tenant || strcmp(task->tenant, tenant) == 0))
+        return task;
+    (void)atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "task %.64s does not exist", id);
+    return NULL;
+}
+
+static void view_of(struct atoll_task *task, struct atoll_task_view *ret)
+{
+    *ret = (struct atoll_task_view){
+        .id = task->id,
+        .tenant = task->tenant,
+        .state = task->state,
+        .step = task->state == ATOLL_TASK_WAITING ? "" : atoll_task_step_name(task->at),
+        .percent = task->state == ATOLL_TASK_WAITING ? 0 : atoll_task_step_percent(task->at),
+        .attempt = task->attempt,
+        .request = task->request,
+        .facts = task->facts,
+        .error = &task->error,
+        .created_unix_ms = task->created_unix_ms,
+        .started_unix_ms = task->started_unix_ms,
+        .ended_unix_ms = task->ended_unix_ms,
+        .log_bytes = task->log_bytes,
+        .wants_source = task->wants_source,
+    };
+}
+
+int atoll_tasks_find(struct atoll_tasks *tasks, const char *tenant, const char *id,
+                     struct atoll_task_view *ret, struct atoll_error *err)
+{
+    struct atoll_task *task = atoll_task_get(tasks, tenant, id, err);
+
+    if (!task)
+        return -ENOENT;
+    view_of(task, ret);
+    return 0;
+}
+
+static bool is_older(const struct atoll_task *task, int64_t created_unix_ms, const char *id)
+{
+    return task->created_unix_ms < created_unix_ms ||
+           (task->created_unix_ms == created_unix_ms && strcmp(task->id, id) < 0);
+}
+
+bool atoll_tasks_before(struct atoll_tasks *tasks, const char *tenant, int64_t created_unix_ms,
+                        const char *id, struct atoll_task_view *ret)
+{
+    struct atoll_task *task, *found = NULL;
+    size_t pos = 0;
+
+    while ((task = atoll_map_next(&tasks->by_id, &pos)))
+        if ((!tenant || strcmp(task->tenant, tenant) == 0) && is_older(task, created_unix_ms, id) &&
+            (!found || !is_older(task, found->created_unix_ms, found->id)))
+            found = task;
+    if (found)
+        view_of(found, ret);
+    return found != NULL;
+}
+
+static size_t count(struct atoll_tasks *tasks, const char *tenant, enum atoll_task_state from,
+                    enum atoll_task_state to, struct atoll_task **ret_oldest)
+{
+    struct atoll_task *task, *oldest = NULL;
+    size_t pos = 0, n = 0;
+
+    while ((task = atoll_map_next(&tasks->by_id, &pos))) {
+        if (strcmp(task->tenant, tenant) != 0 || task->state < from || task->state > to)
+            continue;
+        n++;
+        if (!oldest || is_older(task, oldest->created_unix_ms, oldest->id))
+            oldest = task;
+    }
+    if (ret_oldest)
+        *ret_oldest = oldest;
+    return n;
+}
+
+/* --- life --- */
+
+static void save(struct atoll_task *task)
+{
+    struct atoll_error error;
+
+    if (atoll_task_store(task, &error) < 0)
+        atoll_log(ATOLL_LOG_ERROR, "task is not stored", "task", task->id, "error", error.text,
+                  NULL);
+}
+
+static void forget(struct atoll_task *task)
+{
+    struct atoll_tasks *tasks = task->tasks;
+    struct atoll_error error;
+
+    if (atoll_store_drop_task(tasks->config.store, task->id, &error) < 0)
+        atoll_log(ATOLL_LOG_ERROR, "task is not dropped", "task", task->id, "error", error.text,
+                  NULL);
+    atoll_task_log_remove(tasks, task->id);
+    (void)atoll_map_remove(&tasks->by_id, task->id);
+    task_free(task);
+}
+
+static void begin(struct atoll_task *task)
+{
+    struct atoll_error error;
+
+    task->state = ATOLL_TASK_RUNNING;
+    if (!task->started_unix_ms)
+        task->started_unix_ms = atoll_clock_unix_ms();
+    if (task->log_fd < 0 && atoll_task_log_open(task, &error) < 0)
+        atoll_log(ATOLL_LOG_WARN, "task has no log", "task", task->id, "error", error.text, NULL);
+    atoll_task_run(task);
+}
+
+/* Starts waiting tasks of tenants that have a place. */
+static void admit(struct atoll_tasks *tasks)
+{
+    ATOLL_LIST_FOREACH (&tasks->waiting, node) {
+        struct atoll_task *task = ATOLL_CONTAINER_OF(node, struct atoll_task, queue);
+        if (count(tasks, task->tenant, ATOLL_TASK_RUNNING, ATOLL_TASK_RUNNING, NULL) >=
+            ATOLL_TASKS_RUNNING_MAX)
+            continue;
+        atoll_list_remove(node);
+        begin(task);
+        return admit(tasks); /* the list may be another one now */
+    }
+}
+
+void atoll_task_ended(struct atoll_task *task, const struct atoll_error *error)
+{
+    struct atoll_tasks *tasks = task->tasks;
+    struct atoll_task *oldest;
+
+    task->state = !error                              ? ATOLL_TASK_SUCCEEDED
+                  : error->kind == ATOLL_ERR_CANCELED ? ATOLL_TASK_CANCELED
+                                                      : ATOLL_TASK_FAILED;
+    task->error = error ? *error : (struct atoll_error){0};
+    task->ended_unix_ms = atoll_clock_unix_ms();
+    if (!error)
+        task->at = atoll_task_step_count();
+    save(task);
+    if (error)
+        atoll_task_log(task, "error", "%s", error->text);
+    else
+        atoll_task_log(task, "success", "the task is done");
+    atoll_task_log_close(task);
+    atoll_task_changed(task);
+    if (count(tasks, task->tenant, ATOLL_TASK_SUCCEEDED, ATOLL_TASK_CANCELED, &oldest) >
+        ATOLL_TASKS_ENDED_MAX)
+        forget(oldest);
+    admit(tasks);
+}
+
+int atoll_tasks_start(struct atoll_tasks *tasks, const char *tenant, json_t *request, char *ret_id,
+                      struct atoll_error *err)
+{
+    struct atoll_task_agent agent;
+    struct atoll_task *task;
+    char id[ATOLL_ID_LEN + 1], **variables = NULL;
+    int r = atoll_task_agent_find(tasks, request, &agent, err);
+
+    if (r == 0 && count(tasks, tenant, ATOLL_TASK_WAITING, ATOLL_TASK_WAITING, NULL) >=
+                      ATOLL_TASKS_WAITING_MAX)
+        r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                       "%d tasks are waiting already; try again when some have ended",
+                       ATOLL_TASKS_WAITING_MAX);
+    if (r < 0) {
+        json_decref(request);
+        return r;
+    }
+    atoll_rand_id(id, ATOLL_ID_LEN);
+    task = task_new(tasks, id, tenant);
+    task->request = request;
+    task->facts = json_object();
+    task->created_unix_ms = atoll_clock_unix_ms();
+    atoll_task_note(task, "agent", json_string(agent.name));
+    r = atoll_task_agent_env(task, agent.object, &variables, err); /* are its keys there? */
+    atoll_task_strings_free(variables);
+    if (r == 0)
+        r = atoll_map_put(&tasks->by_id, task->id, task) < 0
+                ? atoll_fail_errno(err, ENOMEM, "a task")
+                : atoll_task_store(task, err);
+    if (r < 0) {
+        (void)atoll_map_remove(&tasks->by_id, task->id);
+        task_free(task);
+        return r;
+    }
+    memcpy(ret_id, task->id, sizeof(task->id));
+    atoll_list_push_back(&tasks->waiting, &task->queue);
+    admit(tasks);
+    return 0;
+}
+
+void atoll_tasks_resume(struct atoll_tasks *tasks)
+{
+    struct atoll_task_view view = {.created_unix_ms = INT64_MAX, .id = ""};
+
+    /* The newest first, so that the oldest is first in the list. */
+    while (atoll_tasks_before(tasks, NULL, view.created_unix_ms, view.id, &view)) {
+        struct atoll_task *task = atoll_map_get(&tasks->by_id, view.id);
+        if (!has_ended(task))
+            atoll_list_push_back(tasks->waiting.next, &task->queue); /* in front */
+    }
+    admit(tasks);
+}
+
+int atoll_tasks_cancel(struct atoll_tasks *tasks, const char *id, const char *who,
+                       struct atoll_error *err)
+{
+    struct atoll_task *task = atoll_task_get(tasks, NULL, id, err);
+    struct atoll_error canceled;
+
+    if (!task)
+        return -ENOENT;
+    if (task->state == ATOLL_TASK_WAITING) {
+        atoll_list_remove(&task->queue);
+        (void)atoll_fail(&canceled, ATOLL_ERR_CANCELED, ECANCELED, "canceled by %s", who);
+        atoll_task_ended(task, &canceled);
+    } else if (task->state == ATOLL_TASK_RUNNING) {
+        atoll_task_interrupt(task, who);
+    }
+    return 0;
+}
+
+int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *step,
+                      struct atoll_error *err)
+{
+    struct atoll_task *task = atoll_task_get(tasks, NULL, id, err);
+    size_t at = step ? atoll_task_step_find(step) : 0;
+
+    if (!task)
+        return -ENOENT;
+    if (step && at == atoll_task_step_count())
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "a task has no step %.64s",
+                          step);
+    if (task->state != ATOLL_TASK_FAILED && task->state != ATOLL_TASK_CANCELED)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
+                          "the task is %s; only a failed or canceled one can be tried again",
+                          state_names[task->state]);
+    if (step && at > task->at)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
+                          "the task has not come to the step %s yet", step);
+    if (step)
+        task->at = at;
+    if (!atoll_engine_find(tasks->config.engine, atoll_task_fact(task, "sandbox_id")))
+        task->at = 0;
+    if (task->at == 0)
+        (void)json_object_del(task->facts, "sandbox_id");
+    task->attempt++;
+    task->error = (struct atoll_error){0};
+    task->ended_unix_ms = 0;
+    task->state = ATOLL_TASK_WAITING;
+    save(task);
+    atoll_list_push_back(&tasks->waiting, &task->queue);
+    admit(tasks);
+    return 0;
+}
+
+int atoll_tasks_remove(struct atoll_tasks *tasks, const char *id, struct atoll_error *err)
+{
+    struct atoll_task *task = atoll_task_get(tasks, NULL, id, err);
+
+    if (!task)
+        return -ENOENT;
+    if (!has_ended(task))
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+                          "the task is %s; cancel it first", state_names[task->state]);
+    forget(task);
+    return 0;
+}
+
+int atoll_tasks_source(struct atoll_tasks *tasks, const char *id, char *ret_sandbox_id,
+                       struct atoll_error *err)
+{
+    struct atoll_task *task = atoll_task_get(tasks, NULL, id, err);
+
+    if (!task)
+        return -ENOENT;
+    if (!task->wants_source)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
+                          "the task does not wait for a repository; its request has no "
+                          "\"repo\": {\"upload\": true}, or it has it already");
+    (void)snprintf(ret_sandbox_id, ATOLL_ID_LEN + 1, "%s", atoll_task_fact(task, "sandbox_id"));
+    return 0;
+}
+
+void atoll_tasks_source_written(struct atoll_tasks *tasks, const char *id)
+{
+    struct atoll_task *task = atoll_map_get(&tasks->by_id, id);
+
+    if (task && task->wants_source)
+        atoll_task_go_on(task);
+}

@@ -1,0 +1,201 @@
+"""Tasks: an instruction goes in, files and branches come out, whatever happens to the daemon meanwhile."""
+
+import shutil
+
+import pytest
+
+from daemons import BUILD, running, wait_until
+from git_server import PASSWORD, USER, GitServer, git
+from networks import FAR, networked
+from rest import Rest
+
+pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="there is no git")
+
+PORT = 8080
+URL = f"http://one.test:{PORT}"
+
+
+@pytest.fixture(scope="module")
+def rest(daemon):
+    return Rest(daemon.socket)
+
+
+def run(rest, instruction, **more):
+    """Starts a task of the agent `shell` and waits for its end."""
+    answer = rest.call("POST", "/api/tasks", {"agent": "shell", "instruction": instruction, **more}, wait="true")
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def start(rest, instruction, **more):
+    answer = rest.call("POST", "/api/tasks", {"agent": "shell", "instruction": instruction, **more})
+    assert answer.status == 201, answer.body
+    return answer.json["id"]
+
+
+def get(rest, task_id, **query):
+    return rest.call("GET", f"/api/tasks/{task_id}", **query).json
+
+
+def log(rest, task_id):
+    return rest.call("GET", f"/api/tasks/{task_id}/log").lines
+
+
+def said(rest, task_id):
+    return [line["message"] for line in log(rest, task_id) if line["level"] == "output"]
+
+
+def test_an_instruction_in_files_out(rest):
+    task = run(rest, "echo working; echo '{}' > a.json; mkdir d; echo x > d/b.json; echo y > c.txt",
+               capturePatterns=["*.json", "**/*.json"])
+    assert task["state"] == "succeeded", task
+    assert task["output"] == "working\n" and task["exit_code"] == 0 and task["percent"] == 100
+    assert {file["path"]: file["content"] for file in task["files"]} == {"a.json": "{}\n", "d/b.json": "x\n"}
+    assert task["usage"]["cpu_seconds"] > 0
+    assert rest.call("GET", f"/api/sandboxes/{task['sandbox_id']}", ended="false").status == 404  # it is gone
+    levels = {line["level"] for line in log(rest, task["id"])}
+    assert levels >= {"info", "command", "output", "success"}
+    assert said(rest, task["id"]) == ["working"]
+
+
+def test_the_names_of_other_programs(rest):
+    answer = rest.call("POST", "/api/tasks", {
+        "task": "echo hello > app.js", "agentName": "backend-dev", "systemPrompt": "You are a backend developer.",
+        "sandboxConfig": {"limits": {"memoryMB": 256, "cpuCores": 0.5}}, "autoCleanup": True,
+        "captureFiles": True, "capturePatterns": ["*.js"]}, wait="true")
+    assert answer.json["state"] == "succeeded", answer.json
+    assert [file["path"] for file in answer.json["files"]] == ["app.js"]
+
+
+def test_a_failing_agent(rest):
+    task = run(rest, "echo before; echo trouble >&2; exit 3")
+    assert task["state"] == "failed" and task["step"] == "run" and task["exit_code"] == 3
+    assert "exited with status 3" in task["error"]["message"] and "trouble" in task["error"]["message"]
+    # Its sandbox is kept for a retry, which runs the step again.
+    assert rest.call("GET", f"/api/sandboxes/{task['sandbox_id']}").json["state"] == "running"
+    assert rest.call("POST", f"/api/tasks/{task['id']}/retry", {"step": "no"}).status == 400
+    assert rest.call("POST", f"/api/tasks/{task['id']}/retry", {}).status == 202
+    again = get(rest, task["id"], wait="true")
+    assert again["state"] == "failed" and again["attempt"] == 2 and again["sandbox_id"] == task["sandbox_id"]
+    assert said(rest, task["id"]).count("before") == 2
+    assert rest.call("DELETE", f"/api/sandboxes/{task['sandbox_id']}").status == 204
+    assert rest.call("DELETE", f"/api/tasks/{task['id']}").status == 204
+    assert rest.call("GET", f"/api/tasks/{task['id']}").status == 404
+
+
+def test_a_failing_check(rest):
+    task = run(rest, "echo 1 > n", check="grep 2 n", autoCleanup=True)
+    assert task["state"] == "failed" and task["step"] == "check"
+    assert rest.call("GET", f"/api/sandboxes/{task['sandbox_id']}", ended="false").status == 404
+
+
+def test_in_a_sandbox_that_exists(rest, sandbox):
+    task = run(rest, "echo here > /tmp/found", sandboxId=sandbox)
+    assert task["state"] == "succeeded" and task["sandbox_id"] == sandbox
+    assert rest.call("GET", f"/api/sandboxes/{sandbox}/files", path="/tmp/found").body == b"here\n"
+
+
+def test_cancel(rest):
+    task_id = start(rest, "echo begun; sleep 1000", autoCleanup=True)
+    wait_until(lambda: said(rest, task_id) == ["begun"], 30, lambda: str(log(rest, task_id)))
+    assert rest.call("DELETE", f"/api/tasks/{task_id}").status == 409
+    assert rest.call("POST", f"/api/tasks/{task_id}/cancel").status == 202
+    assert get(rest, task_id, wait="true")["state"] == "canceled"
+
+
+def test_silence_ends_an_agent(rest):
+    task = run(rest, "sleep 1000", stallSeconds=1, autoCleanup=True)
+    assert task["state"] == "failed" and "printed nothing" in task["error"]["message"]
+
+
+def test_the_log_is_followed(rest):
+    task_id = start(rest, "for i in 1 2 3; do echo $i; sleep 0.1; done")
+    lines = rest.call("GET", f"/api/tasks/{task_id}/log", follow="true").lines
+    assert [line["message"] for line in lines if line["level"] == "output"] == ["1", "2", "3"]
+    assert lines[-1]["level"] == "success"
+    events = rest.call("GET", f"/api/tasks/{task_id}/log", None, {"Accept": "text/event-stream"}).body.decode()
+    assert events.count("data: {") == len(lines)
+
+
+@pytest.mark.parametrize("body, words", [
+    ({}, "instruction is missing"),
+    ({"instruction": "x", "agent": "nobody-knows"}, "does not exist; there are:"),
+    ({"instruction": "x", "cleanup": "maybe"}, "cleanup must be"),
+    ({"instruction": "x", "repo": {}}, "either"),
+    ({"instruction": "x", "repo": 7}, "repo must be"),
+    ({"instruction": "x", "timeoutSeconds": -1}, "timeoutSeconds must be"),
+    ({"instruction": "x", "sandbox": {"limits": {"memoryMB": -1}}}, "memoryMB"),
+    ({"instruction": "x", "sandbox": {}, "sandboxId": "y"}, "either"),
+    ({"instruction": "x", "unknown": 1}, "unknown"),
+])
+def test_what_cannot_be_a_task(rest, body, words):
+    answer = rest.call("POST", "/api/tasks", body)
+    assert answer.status in (400, 404) and words in answer.error["message"], answer.body
+
+
+def test_a_key_that_is_missing(rest):
+    answer = rest.call("POST", "/api/tasks", {"instruction": "x", "agent": "claude-code", "environment": "Bash"})
+    assert answer.status == 409 and "atoll secret create ANTHROPIC_API_KEY" in answer.error["message"], answer.body
+
+
+def test_a_local_repository(daemon, tmp_path):
+    """It goes in as a bundle, and the branch comes back, without any network."""
+    git("init", "-qb", "main", tmp_path)
+    (tmp_path / "a").write_text("1\n")
+    git("add", "-A", cwd=tmp_path)
+    git("commit", "-qm", "first", cwd=tmp_path)
+    done = daemon.atoll("task", "run", "--repo", tmp_path, "--branch", "work", "--agent", "shell",
+                        "--instruction", "echo 2 >> a; echo new > b", timeout=90)
+    assert done.returncode == 0, done.stderr
+    assert git("show", "work:a", cwd=tmp_path) == "1\n2\n" and git("show", "work:b", cwd=tmp_path) == "new\n"
+    assert git("rev-parse", "work~1", cwd=tmp_path) == git("rev-parse", "main", cwd=tmp_path)
+    message = git("log", "-1", "--format=%B", "work", cwd=tmp_path)
+    assert message.startswith("echo 2 >> a; echo new > b") and "Atoll-Task: " in message
+    listed = daemon.atoll("task", "ls").stdout
+    assert "succeeded" in listed
+    task_id = listed.splitlines()[1].split()[0]
+    assert "succeeded" in daemon.atoll("task", "show", task_id).stdout
+    assert "waiting for the repository" in daemon.atoll("task", "logs", task_id).stdout
+
+
+def test_a_repository_of_a_server():
+    with networked() as daemon:
+        directory = daemon.networks.directory
+        (directory / "git").mkdir()
+        server = GitServer(daemon.networks.far.listen(FAR[0], PORT), directory / "git")
+        server.make("private")
+        rest = Rest(daemon.socket)
+        repo = {"url": f"{URL}/private.git", "username": USER, "password": PASSWORD}
+        task = run(rest, "echo done > result; grep -rl p%40ss . ~ /tmp /etc 2>/dev/null || true", repo=repo,
+                   branch="agent/one", sandbox={"network": {"mode": "bridge"}})
+        assert task["state"] == "succeeded", (task, log(rest, task["id"]))
+        assert task["pushed"] and task["branch"] == "agent/one"
+        assert [change["path"] for change in task["changes"]] == ["result"]
+        assert git("show", "agent/one:result", cwd=directory / "git" / "private.git") == "done\n"
+        assert git("rev-parse", "agent/one", cwd=directory / "git" / "private.git").strip() == task["commit"]
+        assert PASSWORD not in str(task) and PASSWORD not in str(log(rest, task["id"]))
+        # Nothing changed: nothing is pushed.
+        task = run(rest, "true", repo=repo, branch="agent/two", sandbox={"network": {"mode": "bridge"}})
+        assert task["state"] == "succeeded" and "commit" not in task and "pushed" not in task
+        # A wrong password fails at the clone, and says so.
+        task = run(rest, "true", repo={**repo, "password": "wrong"}, autoCleanup=True,
+                   sandbox={"network": {"mode": "bridge"}})
+        assert task["state"] == "failed" and task["step"] == "clone", task
+        server.close()
+
+
+def test_a_killed_daemon_continues(tmp_path):
+    """The agent runs once, and its output is in the log once."""
+    with running(BUILD) as daemon:
+        rest = Rest(daemon.socket)
+        task_id = start(rest, "echo begun; echo run >> runs; while [ ! -e go ]; do sleep 0.05; done; cat runs")
+        wait_until(lambda: said(rest, task_id) == ["begun"], 30, lambda: str(log(rest, task_id)))
+        box = get(rest, task_id)["sandbox_id"]
+        daemon.process.kill()
+        daemon.process.wait()
+        daemon.start()
+        assert get(rest, task_id)["state"] == "running"
+        assert rest.call("PUT", f"/api/sandboxes/{box}/files", b"", path="/work/go").status in (200, 201)
+        task = get(rest, task_id, wait="true")
+        assert task["state"] == "succeeded" and task["output"] == "begun\nrun\n", task
+        assert said(rest, task_id) == ["begun", "run"]
