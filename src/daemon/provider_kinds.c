@@ -87,7 +87,7 @@ static int open_docker(const struct atoll_daemon_place *place,
                  *host_paths = json_object_get(o, "host_paths");
     struct atoll_docker_registry auths[LISTED_MAX];
     struct atoll_docker_bind binds[LISTED_MAX], allowed[LISTED_MAX];
-    char state[ATOLL_CONFIG_PATH_MAX], layers[ATOLL_CONFIG_PATH_MAX];
+    char state[ATOLL_CONFIG_PATH_MAX];
     struct atoll_docker_config config = {
         .host = atoll_setting_text(o, "host"),
         .ca = atoll_setting_text(o, "ca"),
@@ -97,7 +97,6 @@ static int open_docker(const struct atoll_daemon_place *place,
         .runtime = atoll_setting_text(o, "runtime"),
         .state_dir = state,
         .libexec_dir = place->program_dir,
-        .layers_dir = layers,
         .default_image = atoll_setting_text(o, "default_image"),
         .bridge = atoll_setting_text(o, "bridge"),
         .registries = auths,
@@ -117,7 +116,6 @@ static int open_docker(const struct atoll_daemon_place *place,
     int r;
 
     own_dir(place, "docker", entry, state);
-    (void)snprintf(layers, sizeof(layers), "%s/layers", place->state_dir);
     for (size_t i = 0; i < config.registry_count; i++) {
         const json_t *one = json_array_get(registries, i);
         auths[i] = (struct atoll_docker_registry){atoll_setting_text(one, "host"),

@@ -179,7 +179,8 @@ struct atoll_sandbox {
     struct atoll_provider *provider;    /* entry->provider */
     struct atoll_options options;       /* as requested, owned; spec has the limits that hold */
     struct atoll_candidates candidates;
-    unsigned recreated; /* how often it was recreated since recreated_ms */
+    atoll_provider_created_fn *made; /* of a create from an image of its template; launch.c */
+    unsigned recreated;              /* how often it was recreated since recreated_ms */
     int64_t recreated_ms;
     enum atoll_phase phase;        /* only enter.c changes it */
     bool was_loaded;               /* from the store, and recovery has not decided about it yet */

@@ -35,15 +35,16 @@ struct atoll_call {
     struct atoll_list node;
     struct atoll_callee *callee;
     enum atoll_op op;
-    struct atoll_spec spec;            /* a copy, without the pointers that only create() borrows */
-    char *credential;                  /* owned: that of spec, or NULL */
-    struct atoll_spec *ret_spec;       /* CREATE: the caller's spec */
-    struct atoll_limits limits;        /* SET_LIMITS */
-    char path[64], layer[80];          /* KEEP_LAYER, SNAPSHOT_LAYER, DROP_LAYER */
-    struct atoll_provider_build build; /* BUILD; context_fd is owned while it is >= 0 */
-    char dockerfile[256];              /* BUILD */
-    char image[128];                   /* BUILD, SNAPSHOT, DROP_IMAGE */
-    char tenant[65], volume[65];       /* LIST_VOLUMES, DROP_VOLUME */
+    struct atoll_spec spec;      /* a copy, without the pointers that only create() borrows */
+    char *credential;            /* owned: that of spec, or NULL */
+    struct atoll_spec *ret_spec; /* CREATE: the caller's spec */
+    struct atoll_limits limits;  /* SET_LIMITS */
+    char path[64], layer[80];    /* KEEP_LAYER, SNAPSHOT_LAYER, DROP_LAYER */
+    /* BUILD, and context_fd is the archive of LOAD_IMAGE; it is owned while it is >= 0. */
+    struct atoll_provider_build build;
+    char dockerfile[256];        /* BUILD */
+    char image[128];             /* BUILD, SNAPSHOT, LOAD_IMAGE, DROP_IMAGE */
+    char tenant[65], volume[65]; /* LIST_VOLUMES, DROP_VOLUME */
     atoll_provider_each_fn *each;
     atoll_provider_said_fn *said;
     atoll_provider_volume_fn *each_volume;

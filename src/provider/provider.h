@@ -41,6 +41,7 @@ struct atoll_provider_caps {
     bool own_templates;    /* has templates of its own, for requests that also name the provider */
     bool layers;           /* can build templates: it stores layers */
     bool builds;           /* builds images from a Dockerfile */
+    bool loads;            /* loads images from archives: the engine makes those of its templates */
     bool snapshots;        /* makes images from the disk of a sandbox */
     bool snapshot_layers;  /* makes layers from the disk of a sandbox */
     bool volumes;          /* supports spec.mounts: volumes outlive sandboxes */

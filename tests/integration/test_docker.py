@@ -18,7 +18,7 @@ from conftest import BUILD
 
 IMAGE = "atoll-test-busybox:1"
 TESTS = ["life", "walls", "out_of_memory", "disk_in_memory", "refusals", "no_engine", "end", "remote",
-         "pool", "orphans", "images", "isolated", "layer"]
+         "pool", "orphans", "images", "isolated", "load"]
 
 pytestmark = pytest.mark.skipif(docker_engine.missing() is not None,
                                 reason=str(docker_engine.missing()))

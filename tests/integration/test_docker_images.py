@@ -249,6 +249,48 @@ def test_build_is_given_up_with_its_client(world):
     assert "slow" not in names(world.rest)
 
 
+def test_templates_of_several_layers(world, tmp_path):
+    """A template of our own builder runs as an image that is loaded once: all attributes, config, and at once
+    for two sandboxes; clients cannot name that image."""
+    root = tmp_path / "root.tar"
+    root.write_bytes(docker_engine.busybox_root(USERS))
+    (tmp_path / "Dockerfile").write_text(
+        "FROM base-of-layers\nENV COLOUR=blue\nRUN echo secret > /kept && chmod 600 /kept && ln /kept /same\n"
+        "RUN mkdir -m 1777 /drop && chown 7:8 /drop\nRUN rm /etc/gone\nUSER user\nWORKDIR /drop\n")
+    with tarfile.open(root, "a") as tar:
+        tar.addfile(tarfile.TarInfo("etc/gone"))
+    atoll = world.daemon.atoll
+    atoll("template", "import", "base-of-layers", root, check=True)
+    atoll("build", "-t", "of-layers", tmp_path, check=True)
+    assert len(world.rest.get("/api/templates/of-layers").json["layers"]) >= 4
+    made = []
+
+    def make():
+        made.append(Box(world.rest, provider="docker", template="of-layers", waive=["disk"]))
+    threads = [threading.Thread(target=make) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 2
+    told = "echo $COLOUR; id -un; pwd; stat -c '%a %u %h' /kept; stat -c '%a %u %g' /drop; ls /etc/gone 2>&1 | wc -l"
+    for one in made:
+        assert one.out(told).split("\n") == ["blue", "user", "/drop", "600 0 2", "1777 7 8", "1"]
+        view = world.rest.get(f"/api/sandboxes/{one.id}").json
+        assert view["template"] == "of-layers" and view["provider"] == "docker" and "image" not in view, view
+    loaded = [tag for tag in images(world) if tag.startswith("atoll-layer:")]
+    assert len(loaded) == 1, loaded
+    refused = world.rest.post("/api/sandboxes", {"provider": "docker", "image": loaded[0]})
+    assert refused.status == 403, refused.body
+
+
+def test_templates_on_the_host_cannot_be_images(world, tmp_path):
+    (tmp_path / "Dockerfile").write_text("FROM host\nRUN touch /made\n")
+    world.daemon.atoll("build", "-t", "on-host", tmp_path, check=True)
+    refused = world.rest.post("/api/sandboxes", {"provider": "docker", "template": "on-host"})
+    assert refused.status == 409 and "FROM an image" in refused.error["message"], refused.body
+
+
 def test_build_by_cli(world, tmp_path):
     atoll = world.daemon.atoll
     for path, text in {"Dockerfile": f"FROM {BASE}\nCOPY . /src\n", "keep/a": "a", "keep/b.log": "b",

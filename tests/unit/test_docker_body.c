@@ -418,17 +418,13 @@ static void test_requested_names(void **state)
     static const struct {
         const char *image, *name;
         int result;
-    } cases[] = {{"debian", "debian:latest", 0},
-                 {"cafe", "cafe:latest", 0},
-                 {"debian:12", "debian:12", 0},
-                 {"r.example:5000/a/b", "r.example:5000/a/b:latest", 0},
-                 {"a@sha256:11", "a@sha256:11", 0},
-                 {"sha256:11", NULL, -EINVAL},
-                 {"x/sha256:11", NULL, -EINVAL},
-                 {"atoll-template:x", NULL, -EPERM},
-                 {"docker.io/library/atoll-private:x", NULL, -EPERM},
-                 {"atoll-private", NULL, -EPERM},
-                 {"../x", NULL, -EINVAL}};
+    } cases[] = {
+        {"debian", "debian:latest", 0},    {"cafe", "cafe:latest", 0},
+        {"debian:12", "debian:12", 0},     {"r.example:5000/a/b", "r.example:5000/a/b:latest", 0},
+        {"a@sha256:11", "a@sha256:11", 0}, {"sha256:11", NULL, -EINVAL},
+        {"x/sha256:11", NULL, -EINVAL},    {"atoll-template:x", NULL, -EPERM},
+        {"atoll-layer:x", NULL, -EPERM},   {"docker.io/library/atoll-private:x", NULL, -EPERM},
+        {"atoll-private", NULL, -EPERM},   {"../x", NULL, -EINVAL}};
     char name[264];
 
     (void)state;
@@ -505,12 +501,10 @@ static void test_tar(void **state)
     (void)state;
     assert_non_null(mkdtemp(dir));
     (void)snprintf(command, sizeof(command),
-                   "cd %s && mkdir -p t/%0150d/sub && printf hello > t/%0150d/sub/f && "
-                   "head -c 5000 /dev/zero > t/z && ln -s z t/l && : > t/empty && chmod 4711 t/z",
-                   dir, 7, 7);
+                   "cd %s && head -c 5000 /dev/urandom > z && chmod 4711 z", dir);
     assert_int_equal(system(command), 0);
-    (void)snprintf(command, sizeof(command), "%s/t", dir);
-    assert_int_equal(atoll_docker_tar_tree(command, 0, &tar, &err), 0);
+    (void)snprintf(command, sizeof(command), "%s/z", dir);
+    assert_int_equal(atoll_docker_tar_file(command, "bin/z", &tar, &err), 0);
     (void)snprintf(command, sizeof(command), "mkdir %s/u && tar -C %s/u -xpf -", dir, dir);
     out = popen(command, "w");
     assert_non_null(out);
@@ -520,9 +514,8 @@ static void test_tar(void **state)
     assert_int_equal(pclose(out), 0);
     tar = atoll_docker_tar_free(tar);
     (void)snprintf(command, sizeof(command),
-                   "diff -r %s/t %s/u && test \"$(stat -c %%a %s/u/z)\" = 4711 && "
-                   "test -L %s/u/l && rm -r %s",
-                   dir, dir, dir, dir, dir);
+                   "cmp %s/z %s/u/bin/z && test \"$(stat -c %%a %s/u/bin/z)\" = 4711 && rm -r %s",
+                   dir, dir, dir, dir);
     assert_int_equal(system(command), 0);
 }
 

@@ -7,6 +7,7 @@
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
 #include "engine/template/defaults.h"
+#include "engine/template/load.h"
 
 /*
  * Launch, the last step of a create: a pooled sandbox is handed over, or a new one is made at its
@@ -224,6 +225,44 @@ void atoll_sandbox_launch(struct atoll_sandbox *s, atoll_sandbox_fn *created, vo
     atoll_sandbox_make(s, on_made);
 }
 
+/* What the provider made it from is not what the sandbox is made from. */
+static void on_made_from_image(void *arg, int agent_fd, uint64_t boot_us,
+                               const struct atoll_error *error)
+{
+    struct atoll_sandbox *s = arg;
+
+    s->spec.template_kind = ATOLL_TEMPLATE_ROOTFS;
+    s->spec.image[0] = '\0';
+    s->made(s, agent_fd, boot_us, error);
+}
+
+static void on_image(void *arg, const struct atoll_error *error)
+{
+    struct atoll_sandbox *s = arg;
+    struct atoll_error err;
+
+    if (!error && s->phase == ATOLL_PHASE_DESTROYING) {
+        (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED,
+                         "destroyed while it was being created");
+        error = &err;
+    }
+    if (error) {
+        on_made_from_image(s, ATOLL_NO_FD, 0, error);
+        return;
+    }
+    s->spec.template_kind = ATOLL_TEMPLATE_IMAGE;
+    s->provider->ops->create(s->provider, &s->spec, on_made_from_image, s);
+}
+
+/* At a provider without layers, from an image of the template. */
+static void make_from_image(struct atoll_sandbox *s, atoll_provider_created_fn *done)
+{
+    _Static_assert(sizeof(s->spec.image) >= ATOLL_LOADED_IMAGE_MAX, "it is written there");
+
+    s->made = done;
+    atoll_load(s->engine, s->entry, s->version, s->spec.image, on_image, s);
+}
+
 void atoll_sandbox_make(struct atoll_sandbox *s, atoll_provider_created_fn *done)
 {
     s->spec.metadata_json = s->options.metadata_json;
@@ -235,7 +274,10 @@ void atoll_sandbox_make(struct atoll_sandbox *s, atoll_provider_created_fn *done
     s->spec.read_only = s->options.read_only;
     s->spec.mount_count = s->options.mount_count;
     s->spec.login = s->options.login;
-    s->provider->ops->create(s->provider, &s->spec, done, s);
+    if (atoll_load_is_needed(s->provider, &s->spec))
+        make_from_image(s, done);
+    else
+        s->provider->ops->create(s->provider, &s->spec, done, s);
 }
 
 static void make(struct atoll_engine *engine, const struct atoll_options *options,

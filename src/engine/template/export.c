@@ -223,11 +223,17 @@ static int fill(struct atoll_export *e, const struct atoll_export_request *reque
 
     if (r == 0 && request->image)
         r = take_target(e, request, err);
-    if (r == 0)
+    if (r == 0 && request->template)
         r = atoll_template_resolve(engine, e->tenant, request->template, &view, err);
+    else if (r == 0)
+        r = atoll_version_find(engine, request->version_id, &view, err);
+    if (r == 0 && !request->template)
+        view.config_json = "{}";
     if (r == 0)
         r = take_layers(e, &view, err);
-    if (r == 0 && !request->image)
+    if (r == 0 && !request->template)
+        r = atoll_image_reference_parse(request->name, &e->ref, err);
+    else if (r == 0 && !request->image)
         name_archive(e, request->template, &view);
     if (r == 0 && (e->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
         r = atoll_fail_errno(err, errno, "export");

@@ -19,7 +19,9 @@ struct atoll_export;
 struct atoll_export_request {
     const char
         *tenant; /* that asks; NULL: the operator's, which may also push to private addresses */
-    const char *template; /* NAME, NAME:TAG, NAME@sha256:HEX … (template.h) */
+    const char *template; /* NAME, NAME:TAG, NAME@sha256:HEX … (template.h); or NULL: */
+    /* The version with this id, without its config, as an archive that has this name. */
+    const char *version_id, *name;
     /* Where to push it, as Docker users write it; NULL: to an archive. */
     const char *image;
     /* NULL: for the operator's tenant that of the operator's file, for others none. */

@@ -246,6 +246,7 @@ int atoll_images_new(struct atoll_engine *engine, const struct atoll_images_conf
     atoll_list_init(&images->all);
     atoll_list_init(&images->archives);
     atoll_list_init(&images->exports);
+    atoll_list_init(&images->loads);
     atoll_list_init(&images->sboms);
     if (config->logins && !(images->logins = strdup(config->logins)))
         abort();
@@ -270,6 +271,7 @@ void atoll_images_stop(struct atoll_images *images)
     atoll_pulls_cancel(images);
     atoll_image_archives_cancel(images);
     atoll_exports_cancel(images);
+    atoll_loads_cancel(images);
     atoll_version_sboms_cancel(images);
     images->workers = atoll_workers_free(images->workers);
 }
@@ -282,6 +284,7 @@ struct atoll_images *atoll_images_free(struct atoll_images *images)
     atoll_pulls_done(images);
     atoll_image_archives_done(images);
     atoll_exports_done(images);
+    atoll_loads_done(images);
     atoll_version_sboms_done(images);
     atoll_map_done(&images->pulls);
     images->registry = atoll_image_registry_free(images->registry);

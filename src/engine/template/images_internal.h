@@ -19,6 +19,7 @@ struct atoll_images {
     struct atoll_list archives; /* of struct atoll_image_archive, owned */
     struct atoll_list exports;  /* of struct atoll_export, owned */
     unsigned exporting;         /* those that do not wait */
+    struct atoll_list loads;    /* of struct load, owned; load.c */
     struct atoll_list sboms;    /* of struct listing, owned; version_sbom.c */
     unsigned listing;           /* those that do not wait */
     bool stopping;
@@ -35,6 +36,10 @@ void atoll_image_archives_done(struct atoll_images *images);
 /* export.c, as those of pull.c. */
 void atoll_exports_cancel(struct atoll_images *images);
 void atoll_exports_done(struct atoll_images *images);
+
+/* load.c, as those of pull.c. */
+void atoll_loads_cancel(struct atoll_images *images);
+void atoll_loads_done(struct atoll_images *images);
 
 /* images.c */
 /* Makes the requests of a call fail: writes to its cancel_fd. */

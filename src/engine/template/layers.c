@@ -1,6 +1,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -40,6 +41,21 @@ void atoll_layer_new_name(char out[static 34])
     out[0] = 'x';
     for (size_t i = 0; i < sizeof(bytes); i++)
         (void)snprintf(out + 1 + 2 * i, 3, "%02x", bytes[i]);
+}
+
+void atoll_layers_digest(const char *what, const char *layers, char out[static 65])
+{
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    uint8_t digest[EVP_MAX_MD_SIZE];
+
+    if (!ctx || EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) != 1 ||
+        EVP_DigestUpdate(ctx, what, strlen(what) + 1) != 1 ||
+        EVP_DigestUpdate(ctx, layers, strlen(layers)) != 1 ||
+        EVP_DigestFinal_ex(ctx, digest, NULL) != 1)
+        abort(); /* out of memory: the daemon is crash-only */
+    EVP_MD_CTX_free(ctx);
+    for (size_t i = 0; i < 32; i++)
+        (void)snprintf(out + 2 * i, 3, "%02x", digest[i]);
 }
 
 static struct atoll_layer *get(struct atoll_engine *engine, const char *name)

@@ -111,6 +111,8 @@ void atoll_words_each(const char *words, void (*fn)(void *arg, const char *word)
 
 /* layers.c */
 
+/* A name for what is made from a stack: the SHA-256 of `what` and the stack, in hex. */
+void atoll_layers_digest(const char *what, const char *layers, char out[static 65]);
 /* As atoll_layer_release(); done is called when the layer is gone, or at once if it is still used. */
 void atoll_layer_release_then(struct atoll_engine *engine, const char *name,
                               void (*done)(void *arg, const struct atoll_error *error), void *arg);

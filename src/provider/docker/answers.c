@@ -161,6 +161,7 @@ bool atoll_docker_is_image_name(const char *text)
 
 int atoll_docker_requested_image(const char *image, char *out)
 {
+    static const char *const own[] = {"atoll-private", "atoll-template", "atoll-layer"};
     const char *last = strrchr(image, '/');
     const char *digest = strchr(image, '@');
     size_t n;
@@ -170,9 +171,9 @@ int atoll_docker_requested_image(const char *image, char *out)
     if (!atoll_docker_is_image_name(image) || strlen(image) > 255 ||
         (n == 6 && memcmp(last, "sha256", 6) == 0))
         return -EINVAL;
-    if ((n == 13 && memcmp(last, "atoll-private", n) == 0) ||
-        (n == 14 && memcmp(last, "atoll-template", n) == 0))
-        return -EPERM;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(own); i++)
+        if (n == strlen(own[i]) && memcmp(last, own[i], n) == 0)
+            return -EPERM;
     (void)snprintf(out, 264, "%s%s", image, last[n] || digest ? "" : ":latest");
     return 0;
 }

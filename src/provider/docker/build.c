@@ -1,6 +1,5 @@
 /*
- * Making images: imported from a root file system, built from a Dockerfile, committed from a
- * container.
+ * Making images: built from a Dockerfile, loaded from an archive, committed from a container.
  */
 #include <errno.h>
 #include <poll.h>
@@ -20,28 +19,6 @@ static char *repo_query(const char *name)
     if (!escaped || asprintf(&query, "repo=%s&tag=%s", escaped, colon ? colon + 1 : "latest") < 0)
         return NULL;
     return query;
-}
-
-int atoll_docker_import(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                        const char *name, atoll_docker_read_fn *read, void *arg,
-                        struct atoll_error *err)
-{
-    struct atoll_docker *d = atoll_docker_of(p);
-    struct atoll_docker_ask ask = {.method = "POST", .read = read, .read_arg = arg};
-    ATOLL_AUTOFREE char *query = NULL;
-    ATOLL_AUTOFREE char *path = NULL;
-    int r = atoll_docker_check_image_name(name, err);
-
-    if (r < 0)
-        return r;
-    query = repo_query(name);
-    if (!query || asprintf(&path, "/images/create?fromSrc=-&%s", query) < 0) {
-        path = NULL;
-        return atoll_fail_errno(err, ENOMEM, "import");
-    }
-    ask.path = path;
-    r = atoll_docker_ask_progress(d, call, &ask, NULL, err);
-    return r < 0 ? atoll_wrap(err, "import image %.120s", name) : 0;
 }
 
 /* --- building --- */
@@ -145,6 +122,25 @@ int atoll_docker_build(struct atoll_sync_provider *p, const struct atoll_sync_ca
         return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "the build was cancelled");
     return r < 0 ? atoll_wrap(err, "the image was not built")
                  : describe(d, call, build->image, ret, err);
+}
+
+/* --- archives --- */
+
+int atoll_docker_load(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                      const char *image, int archive_fd, struct atoll_error *err)
+{
+    struct atoll_docker *d = atoll_docker_of(p);
+    struct context context = {call, archive_fd};
+    struct atoll_docker_ask ask = {.method = "POST",
+                                   .path = "/images/load?quiet=1",
+                                   .read = read_context,
+                                   .read_arg = &context};
+    struct atoll_docker_image unused;
+    int r = atoll_docker_check_image_name(image, err);
+
+    if (r == 0 && archive_fd >= 0)
+        r = atoll_docker_ask_progress(d, call, &ask, NULL, err);
+    return r < 0 ? r : atoll_docker_image_inspect(d, call, image, &unused, err);
 }
 
 /* --- snapshots --- */

@@ -306,6 +306,8 @@ static const struct atoll_sync_ops ops = {
     .caps = {.isolation = "container",
              .images = true,
              .builds = true,
+             .templates = true,
+             .loads = true,
              .snapshots = true,
              .volumes = true,
              .read_only = true,
@@ -327,6 +329,7 @@ static const struct atoll_sync_ops ops = {
     .stats = docker_stats,
     .build = atoll_docker_build,
     .snapshot = docker_snapshot,
+    .load_image = atoll_docker_load,
     .drop_image = atoll_docker_image_remove,
     .list_volumes = atoll_docker_list_volumes,
     .drop_volume = atoll_docker_drop_volume,
@@ -358,8 +361,6 @@ static bool config_dup(struct atoll_docker_config *to, const struct atoll_docker
         ok = (to->default_image = strdup(from->default_image)) && ok;
     if (from->runtime && *from->runtime)
         ok = (to->runtime = strdup(from->runtime)) && ok;
-    if (from->layers_dir)
-        ok = (to->layers_dir = strdup(from->layers_dir)) && ok;
     for (size_t i = 0; ok && i < from->registry_count; i++, to->registry_count++) {
         registries[i].host = strdup(from->registries[i].host);
         registries[i].username = strdup(from->registries[i].username);
@@ -399,7 +400,6 @@ static void config_done(struct atoll_docker_config *c)
     free((void *)(uintptr_t)c->bridge);
     free((void *)(uintptr_t)c->runtime);
     free((void *)(uintptr_t)c->default_image);
-    free((void *)(uintptr_t)c->layers_dir);
 }
 
 static struct atoll_sync_provider *docker_free(struct atoll_sync_provider *p)
@@ -491,7 +491,6 @@ static int fill(struct atoll_docker *d, const struct atoll_docker_config *config
     own->caps.isolation = isolation_of(config);
     own->caps.remote = !d->local;
     own->caps.descriptors = d->local;
-    own->caps.templates = config->default_image || config->layers_dir;
     d->sync.ops = own;
     if (!config_dup(&d->config, config) || !set_paths(d, config))
         return atoll_fail_errno(err, ENOMEM, "Docker provider");

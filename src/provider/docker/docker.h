@@ -38,7 +38,6 @@ struct atoll_docker_config {
     const char *state_dir; /* its own directory; created if missing, in an existing parent */
     bool succeeds; /* replaces a provider of this process that may still use that directory */
     const char *libexec_dir;   /* has atoll-agent and atoll-sudo */
-    const char *layers_dir;    /* layers of rootfs templates; NULL: such templates are refused */
     const char *default_image; /* used for the host template; NULL: that template is refused */
     const char *bridge;        /* network of ATOLL_NETWORK_BRIDGE; NULL: "bridge" */
     enum atoll_docker_disk disk;
@@ -60,13 +59,6 @@ int atoll_docker_provider_new(const struct atoll_docker_config *config,
                               struct atoll_sync_provider **ret,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* Reads bytes of a tar archive: 0 at its end, < 0 on failure. */
-typedef ssize_t atoll_docker_read_fn(void *arg, void *out, size_t cap);
-
-/* Makes the image `name` from the tar archive of a root file system. */
-int atoll_docker_import(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                        const char *name, atoll_docker_read_fn *read, void *arg,
-                        struct atoll_error *err) ATOLL_MUST_CHECK;
 /* As in provider/sync.h. The engine's own builder runs the steps, not a sandbox. */
 int atoll_docker_build(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                        const struct atoll_provider_build *build, struct atoll_provider_image *ret,
@@ -77,6 +69,9 @@ int atoll_docker_snapshot(struct atoll_sync_provider *p, const struct atoll_sync
                           const struct atoll_spec *spec, const char *image,
                           struct atoll_provider_image *ret,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
+/* As in provider/sync.h. */
+int atoll_docker_load(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                      const char *image, int archive_fd, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Idempotent. */
 int atoll_docker_image_remove(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                               const char *name, struct atoll_error *err) ATOLL_MUST_CHECK;

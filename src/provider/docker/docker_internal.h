@@ -38,7 +38,7 @@ struct atoll_docker {
     struct atoll_docker_hidden hidden[ATOLL_DOCKER_HIDDEN_MAX];
     unsigned hidden_next;    /* which one is replaced next */
     bool agent_sent;         /* remote engine: the volume with our agent is complete */
-    pthread_mutex_t sending; /* held by the worker that makes that volume or imports a layer */
+    pthread_mutex_t sending; /* held by the worker that makes that volume */
 
     pthread_mutex_t cleaning;
     bool cleaned; /* remnants of an earlier daemon were removed; not needed if config.succeeds */
@@ -200,13 +200,10 @@ bool atoll_docker_pool_may_have(struct atoll_docker_pool *pool, const char *name
 
 /* --- tar (tar.c) --- */
 
-/* A tar archive of one file or of a tree, generated while it is read. */
+/* A tar archive of one file, generated while it is read. */
 struct atoll_docker_tar;
 int atoll_docker_tar_file(const char *path, const char *name, struct atoll_docker_tar **ret,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
-/* id_base is subtracted from the ids on disk; ids outside the range become 0. Devices and
- * sockets are skipped. */
-int atoll_docker_tar_tree(const char *dir, uint32_t id_base, struct atoll_docker_tar **ret,
-                          struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_docker_tar *atoll_docker_tar_free(struct atoll_docker_tar *tar);
-atoll_docker_read_fn atoll_docker_tar_read; /* arg is a struct atoll_docker_tar */
+/* `read` of struct atoll_docker_ask. */
+ssize_t atoll_docker_tar_read(void *tar, void *out, size_t cap);

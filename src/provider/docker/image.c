@@ -11,10 +11,8 @@
 #include "base/text.h"
 #include "provider/docker/docker_internal.h"
 #include "provider/docker/stream.h"
-#include "sandbox/stack.h"
 
 #define WAIT_US 20000
-#define LAYER_IMAGE "atoll-layer:" /* + name of the layer */
 
 struct saying {
     const struct atoll_sync_call *call;
@@ -323,60 +321,6 @@ static int pull_private(struct atoll_docker *d, const struct atoll_sync_call *ca
     return r;
 }
 
-/* --- templates --- */
-
-/* Imports a layer as an image, once. */
-static int import_layer(struct atoll_docker *d, const struct atoll_sync_call *call,
-                        const struct atoll_spec *spec, const char *layer, const char *image,
-                        struct atoll_error *err)
-{
-    ATOLL_AUTOFREE char *dir = NULL;
-    struct atoll_docker_tar *tar = NULL;
-    int r;
-
-    if (!d->config.layers_dir)
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
-                          "templates are not available with this provider: name an image");
-    if (asprintf(&dir, "%s/%s", d->config.layers_dir, layer) < 0) {
-        dir = NULL;
-        return atoll_fail_errno(err, ENOMEM, "template");
-    }
-    r = atoll_docker_tar_tree(dir, spec->layer_base, &tar, err);
-    if (r == 0)
-        r = atoll_docker_import(&d->sync, call, image, atoll_docker_tar_read, tar, err);
-    tar = atoll_docker_tar_free(tar);
-    return r;
-}
-
-static int get_layer(struct atoll_docker *d, const struct atoll_sync_call *call,
-                     const struct atoll_spec *spec, struct atoll_docker_image *ret,
-                     struct atoll_error *err)
-{
-    char image[sizeof(LAYER_IMAGE) + sizeof(spec->layer)];
-    const char *layer = atoll_stack_single(spec);
-    int r;
-
-    if (!layer)
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
-                          "this template has %zu layers, and this provider runs templates of one "
-                          "layer: choose another provider, or name the image",
-                          atoll_stack_count(spec->layers));
-    (void)snprintf(image, sizeof(image), LAYER_IMAGE "%s", layer);
-    r = atoll_docker_image_inspect(d, call, image, ret, err);
-    if (r != -ENOENT)
-        return r;
-    r = atoll_docker_lock(&d->sending, call, err);
-    if (r < 0)
-        return r;
-    r = atoll_docker_image_inspect(d, call, image, ret, err);
-    if (r == -ENOENT)
-        r = import_layer(d, call, spec, layer, image, err);
-    if (r == 0)
-        r = atoll_docker_image_inspect(d, call, image, ret, err);
-    (void)pthread_mutex_unlock(&d->sending);
-    return r;
-}
-
 static int name_of_request(const char *named, char image[264], struct atoll_error *err)
 {
     int r = atoll_docker_requested_image(named, image);
@@ -399,8 +343,6 @@ int atoll_docker_image_get(struct atoll_docker *d, const struct atoll_sync_call 
     unsigned pulls;
     int r;
 
-    if (!*spec->image && spec->template_kind == ATOLL_TEMPLATE_ROOTFS)
-        return get_layer(d, call, spec, ret, err);
     if (!named)
         return atoll_fail(
             err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
