@@ -183,7 +183,11 @@ static void fail_with(struct atoll_api_call *call, int status, const struct atol
 
 void atoll_api_fail(struct atoll_api_call *call, const struct atoll_error *error)
 {
-    fail_with(call, atoll_api_status_of(error), error);
+    struct atoll_error shown = *error;
+
+    if (call->volume) /* the agent's texts begin with the path */
+        (void)snprintf(shown.text, sizeof(shown.text), "%s", atoll_volume_shown(error->text));
+    fail_with(call, atoll_api_status_of(error), &shown);
 }
 
 void atoll_api_begin(struct atoll_api_call *call, int status, const char *content_type,

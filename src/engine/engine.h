@@ -549,6 +549,10 @@ bool atoll_entry_attribute(const struct atoll_am_entry *entry, size_t *pos, cons
                            const char **ret_value);
 void atoll_files_mkdir(struct atoll_engine *e, const char *id, const char *user, const char *path,
                        atoll_entry_fn *done, void *arg);
+/* Without `parents`, the directory above must exist, and the directory itself must not: ALREADY_EXISTS. mode 0: 0755. */
+void atoll_files_mkdir_as(struct atoll_engine *e, const char *id, const char *user,
+                          const char *path, uint32_t mode, bool parents, atoll_entry_fn *done,
+                          void *arg);
 void atoll_files_move(struct atoll_engine *e, const char *id, const char *user, const char *from,
                       const char *to, atoll_entry_fn *done, void *arg);
 void atoll_files_remove(struct atoll_engine *e, const char *id, const char *user, const char *path,

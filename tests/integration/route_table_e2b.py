@@ -134,9 +134,17 @@ TABLE = {
                                                     given=lambda world: {"path": HASH}),
     "PUT /templates/{template}/files/{path}": Entry(Ask(401, body=b"x"), Ask(400, body=b"x", at={"path": "x"}),
                                                     given=lambda world: {"path": HASH}),
-    **refused("POST /templates",
-              "POST /templates/{path}", "GET /volumes", "POST /volumes", "GET /volumes/{name}",
-              "DELETE /volumes/{name}"),
+    **refused("POST /templates", "POST /templates/{path}"),
+    # Tenants have no volumes unless the operator permits it; tests/conformance/e2b has those of the operator.
+    "GET /volumes": Entry(Ask(200), BAD_ALL),
+    "POST /volumes": Entry(Ask(403, body={"name": "x"}), Ask(400, body={"name": "a/b"})),
+    "GET /volumes/{name}": Entry(Ask(404), Ask(400, at={"name": ".bad"})),
+    "DELETE /volumes/{name}": Entry(Ask(404), Ask(400, at={"name": ".bad"})),
+    # Keys are not tokens of volumes.
+    **{f"{method} /volumecontent/{{name}}/{what}": Entry(
+        Ask(401, "?path=/f", body={} if method in ("PATCH", "PUT") else None), Ask(401, at={"name": ".bad"}))
+       for method, what in (("GET", "path"), ("PATCH", "path"), ("DELETE", "path"), ("GET", "dir"),
+                            ("POST", "dir"), ("GET", "file"), ("PUT", "file"))},
     "GET /secrets": Entry(Ask(200), Ask(400, "?limit=x")),
     "POST /secrets": Entry(Ask(201, body={"name": "e2b-made", "value": "v"}, check=has("secretID")),
                            Ask(400, body={"name": "e2b made", "value": "v"})),

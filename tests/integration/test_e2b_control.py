@@ -187,7 +187,10 @@ def test_bad_requests(api):
     refused("metadata", metadata=["x"])
     refused("metadata.a must be a string", metadata={"a": 1})
     refused("envVars", envVars={"A": 1})
-    refused("volumeMounts are not supported", 501, volumeMounts=[{"name": "v", "path": "/v"}])
+    refused("volumeMounts must be an array", volumeMounts={"name": "v"})
+    refused("needs the name of a volume and an absolute path", volumeMounts=[{"name": "v"}])
+    refused("not in /proc, /sys or /dev", volumeMounts=[{"name": "v", "path": "/proc/v"}])
+    refused("overlap", volumeMounts=[{"name": "v", "path": "/v"}, {"name": "w", "path": "/v/w"}])
     refused("iam", 501, iam={"tokens": {"t": {"audience": "a", "tokenType": "JWT-SVID"}}})
     fails(api.post("/v2/sandboxes", {}), 400, "templateID is missing")
     fails(api.post("/v2/sandboxes", b"{"), 400, "JSON")
@@ -629,9 +632,8 @@ def test_templates(api):
     fails(api.delete("/templates/nope"), 404)
 
 
-def test_what_is_not_supported_says_so(api, made):
-    for method, path in (("GET", "/volumes"), ("POST", "/volumes")):
-        fails(api.call(method, path, {} if method == "POST" else None), 501, "not supported")
+def test_what_is_not_supported_says_so(api):
+    fails(api.post("/templates", {}), 501, "not supported")
 
 
 def test_snapshots(api, made):

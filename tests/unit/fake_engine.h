@@ -705,6 +705,16 @@ void atoll_files_mkdir(struct atoll_engine *e, const char *id, const char *user,
     fake_entry(e, id, path, done, arg);
 }
 
+void atoll_files_mkdir_as(struct atoll_engine *e, const char *id, const char *user,
+                          const char *path, uint32_t mode, bool parents, atoll_entry_fn *done,
+                          void *arg)
+{
+    (void)user;
+    (void)mode;
+    (void)parents;
+    fake_entry(e, id, path, done, arg);
+}
+
 void atoll_files_move(struct atoll_engine *e, const char *id, const char *user, const char *from,
                       const char *to, atoll_entry_fn *done, void *arg)
 {
@@ -1541,6 +1551,18 @@ const char *atoll_volume_sandbox(const struct atoll_volume_use *use)
 {
     (void)use;
     return "volume0000000000";
+}
+
+const char *atoll_volume_shown(const char *path)
+{
+    return path;
+}
+
+int atoll_volume_path(const char *path, char *out, size_t cap, struct atoll_error *err)
+{
+    (void)err;
+    (void)snprintf(out, cap, "/%s", path);
+    return 0;
 }
 
 void atoll_volume_leave(struct atoll_volume_use *use)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/idempotency.h"
+#include "api/kit/mount_check.h"
 #include "api/kit/network_mode.h"
 #include "base/clock.h"
 #include "base/text.h"
@@ -319,6 +320,7 @@ static int take_volumes(const json_t *volumes, struct atoll_body *body, struct a
 {
     size_t n = json_array_size(volumes);
     struct atoll_mount *mounts;
+    int r;
 
     if (n == 0)
         return is_given(volumes) && !json_is_array(volumes)
@@ -341,6 +343,9 @@ static int take_volumes(const json_t *volumes, struct atoll_body *body, struct a
         if (json_is_string(json_object_get(v, "subpath")))
             return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, ENOTSUP,
                               "volumes are mounted whole: subpath is not supported");
+        r = atoll_mount_check(&mounts[i], mounts, i, err);
+        if (r < 0)
+            return r;
     }
     o->mounts = mounts;
     o->mount_count = n;

@@ -8,7 +8,9 @@
 #include "api/api_internal.h"
 #include "api/e2b/e2b_internal.h"
 #include "api/idempotency.h"
+#include "api/kit/mount_check.h"
 #include "api/kit/network_mode.h"
+#include "base/text.h"
 #include "engine/json_memory.h"
 #include "registry/environment_create.h"
 
@@ -94,9 +96,6 @@ static int check_metadata(const json_t *metadata, struct atoll_body *body, const
 /* Unsupported fields are refused, not ignored. */
 static int check_offered(const struct request *q, struct atoll_error *err)
 {
-    if (json_array_size(q->volume_mounts) > 0)
-        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                          "volumeMounts are not supported");
     if (json_object_size(json_object_get(q->iam, "tokens")) > 0)
         return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP, "iam tokens are not supported");
     return 0;
@@ -222,6 +221,35 @@ static int choose_network(const struct atoll_api_call *call, const struct reques
     return r;
 }
 
+static int take_mounts(const json_t *array, struct atoll_body *body, struct atoll_options *create,
+                       struct atoll_error *err)
+{
+    size_t count = json_array_size(array);
+    struct atoll_mount *mounts;
+    int r = 0;
+
+    if (json_is_null(array) || (json_is_array(array) && count == 0) || !array)
+        return 0;
+    if (!json_is_array(array) || count > ATOLL_MOUNTS_MAX)
+        return refuse(err, "volumeMounts must be an array of at most 8 objects");
+    mounts = atoll_api_alloc(count * sizeof(*mounts));
+    atoll_body_take(body, mounts);
+    for (size_t i = 0; r == 0 && i < count; i++) {
+        const json_t *m = json_array_get(array, i);
+        const char *name = json_string_value(json_object_get(m, "name"));
+        const char *path = json_string_value(json_object_get(m, "path"));
+
+        if (!name || !path ||
+            atoll_text_copy(mounts[i].volume, sizeof(mounts[i].volume), name) < 0 ||
+            atoll_text_copy(mounts[i].path, sizeof(mounts[i].path), path) < 0)
+            return refuse(err, "a volume mount needs the name of a volume and an absolute path");
+        r = atoll_mount_check(&mounts[i], mounts, i, err);
+    }
+    create->mounts = mounts;
+    create->mount_count = count;
+    return r;
+}
+
 static int prepare(const struct atoll_api_call *call, const struct request *q,
                    struct atoll_body *body, struct atoll_e2b_template *t,
                    struct atoll_options *create, struct atoll_error *err)
@@ -243,6 +271,8 @@ static int prepare(const struct atoll_api_call *call, const struct request *q,
             (uint32_t)ATOLL_MIN(ATOLL_MAX(q->timeout_s, UINT64_C(1)), (uint64_t)UINT32_MAX),
     };
     r = check_metadata(q->metadata, body, &create->metadata_json, err);
+    if (r == 0)
+        r = take_mounts(q->volume_mounts, body, create, err);
     if (r == 0)
         r = make_facts(call, q, t, body, &create->facade_json, err);
     return r < 0 ? r : choose_network(call, q, t, body, create, err);

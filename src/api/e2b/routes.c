@@ -3,15 +3,18 @@
  */
 #include <string.h>
 #include "api/e2b/e2b_internal.h"
+#include "api/e2b/volumes.h"
 #include "base/text.h"
 #include "network/placeholder.h"
 
 #define BOX "/sandboxes/{sandboxID}"
+#define VOLUME "/volumecontent/{name}"
 #define NONE ATOLL_BODY_NONE
 #define JSON ATOLL_BODY_JSON
 #define DEFINITION ((size_t)8 * 1024 * 1024) /* steps with long commands */
 #define READ ATOLL_SCOPE_READ
 #define WRITE ATOLL_SCOPE_WRITE
+#define PUBLIC ATOLL_SCOPE_PUBLIC
 
 /* clang-format off */
 static const struct atoll_route rows[] = {
@@ -57,15 +60,25 @@ static const struct atoll_route rows[] = {
     {ATOLL_PATCH,  "/templates/{path}",        WRITE, JSON, atoll_e2b_template_share, NULL},
     {ATOLL_DELETE, "/templates/{path}",        WRITE, NONE, atoll_e2b_template_remove, NULL},
 
-    {ATOLL_GET,    "/volumes",                 READ,  NONE, atoll_e2b_unsupported, NULL},
-    {ATOLL_POST,   "/volumes",                 WRITE, NONE, atoll_e2b_unsupported, NULL},
-    {ATOLL_GET,    "/volumes/{name}",          READ,  NONE, atoll_e2b_unsupported, NULL},
-    {ATOLL_DELETE, "/volumes/{name}",          WRITE, NONE, atoll_e2b_unsupported, NULL},
+    {ATOLL_GET,    "/volumes",                 READ,  NONE, atoll_e2b_volume_list, NULL},
+    {ATOLL_POST,   "/volumes",                 WRITE, JSON, atoll_e2b_volume_create, NULL},
+    {ATOLL_GET,    "/volumes/{name}",          WRITE, NONE, atoll_e2b_volume_get, NULL},
+    {ATOLL_DELETE, "/volumes/{name}",          WRITE, NONE, atoll_e2b_volume_remove, NULL},
     {ATOLL_GET,    "/secrets",                 READ,  NONE, atoll_e2b_secret_list, NULL},
     {ATOLL_POST,   "/secrets",                 WRITE, JSON, atoll_e2b_secret_create, NULL},
     {ATOLL_GET,    "/secrets/{secretID}",      READ,  NONE, atoll_e2b_secret_get, NULL},
     {ATOLL_POST,   "/secrets/{secretID}",      WRITE, JSON, atoll_e2b_secret_update, NULL},
     {ATOLL_DELETE, "/secrets/{secretID}",      WRITE, NONE, atoll_e2b_secret_remove, NULL},
+};
+/* volume_protocol checks the token of the volume. */
+static const struct atoll_route volume_rows[] = {
+    {ATOLL_GET,    VOLUME "/path",             PUBLIC, NONE, atoll_e2b_volume_stat, NULL},
+    {ATOLL_PATCH,  VOLUME "/path",             PUBLIC, JSON, atoll_e2b_volume_update, NULL},
+    {ATOLL_DELETE, VOLUME "/path",             PUBLIC, NONE, atoll_e2b_volume_delete, NULL},
+    {ATOLL_GET,    VOLUME "/dir",              PUBLIC, NONE, atoll_e2b_volume_dir, NULL},
+    {ATOLL_POST,   VOLUME "/dir",              PUBLIC, NONE, atoll_e2b_volume_mkdir, NULL},
+    {ATOLL_GET,    VOLUME "/file",             PUBLIC, NONE, atoll_e2b_volume_read, NULL},
+    {ATOLL_PUT,    VOLUME "/file",             PUBLIC, ATOLL_BODY_STREAM, atoll_e2b_volume_write, NULL},
 };
 /* Those of ended sandboxes as well. */
 static const struct atoll_route log_rows[] = {
@@ -100,7 +113,11 @@ static const struct atoll_protocol log_protocol = {.fail = atoll_e2b_fail,
                                                    .shows_ended = true};
 static const struct atoll_routes log_routes = {log_rows, ATOLL_ARRAY_LEN(log_rows), &log_protocol,
                                                params, ATOLL_ARRAY_LEN(params)};
-static const struct atoll_routes *const tables[] = {&routes, &log_routes, NULL};
+static const struct atoll_protocol volume_protocol = {.fail = atoll_e2b_volume_fail,
+                                                      .admit = atoll_e2b_volume_admit};
+static const struct atoll_routes volume_routes = {volume_rows, ATOLL_ARRAY_LEN(volume_rows),
+                                                  &volume_protocol, NULL, 0};
+static const struct atoll_routes *const tables[] = {&routes, &log_routes, &volume_routes, NULL};
 
 /* Clients derive these names from a domain. */
 static const char *const hosts[] = {"api", "sandbox", NULL};

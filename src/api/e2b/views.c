@@ -161,6 +161,22 @@ static int64_t end_of(const struct atoll_sandbox_view *v)
     return v->expires_unix_ms ? v->expires_unix_ms : FAR_UNIX_MS;
 }
 
+static void view_mounts(struct atoll_json_out *out, const struct atoll_sandbox_view *v)
+{
+    atoll_json_open(out, "volumeMounts", '[');
+    for (size_t i = 0; i < v->options.mount_count; i++) {
+        const struct atoll_mount *m = &v->options.mounts[i];
+
+        if (!*m->volume)
+            continue;
+        atoll_json_open(out, NULL, '{');
+        atoll_json_text(out, "name", m->volume);
+        atoll_json_text(out, "path", m->path);
+        atoll_json_close(out, '}');
+    }
+    atoll_json_close(out, ']');
+}
+
 void atoll_e2b_view_sandbox(struct atoll_json_out *out, const struct atoll_api *api,
                             const struct atoll_sandbox *sandbox, bool full)
 {
@@ -180,8 +196,7 @@ void atoll_e2b_view_sandbox(struct atoll_json_out *out, const struct atoll_api *
     atoll_json_raw(out, "metadata",
                    v.options.metadata_json && *v.options.metadata_json ? v.options.metadata_json
                                                                        : "{}");
-    atoll_json_open(out, "volumeMounts", '[');
-    atoll_json_close(out, ']');
+    view_mounts(out, &v);
     if (full)
         view_detail(out, api, &v, &facts);
     atoll_json_close(out, '}');

@@ -108,7 +108,14 @@ bool atoll_entry_attribute(const struct atoll_am_entry *entry, size_t *pos, cons
 void atoll_files_mkdir(struct atoll_engine *e, const char *id, const char *user, const char *path,
                        atoll_entry_fn *done, void *arg)
 {
-    struct atoll_am_mkdir msg = {.user = user, .path = path, .parents = 1};
+    atoll_files_mkdir_as(e, id, user, path, 0, true, done, arg);
+}
+
+void atoll_files_mkdir_as(struct atoll_engine *e, const char *id, const char *user,
+                          const char *path, uint32_t mode, bool parents, atoll_entry_fn *done,
+                          void *arg)
+{
+    struct atoll_am_mkdir msg = {.user = user, .path = path, .mode = mode, .parents = parents};
     ask(e, id, ATOLL_AGENT_FILE_MKDIR, &atoll_am_mkdir_desc, &msg,
         &(struct request){.entry = done, .arg = arg});
 }

@@ -318,6 +318,26 @@ const char *atoll_volume_sandbox(const struct atoll_volume_use *use)
     return use->volume->sandbox_id;
 }
 
+int atoll_volume_path(const char *path, char *out, size_t cap, struct atoll_error *err)
+{
+    for (const char *p = path; *p; p += strcspn(p, "/"), p += strspn(p, "/"))
+        if (strncmp(p, "..", 2) == 0 && (p[2] == '/' || !p[2]))
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "a path in a volume cannot have \"..\"");
+    if ((size_t)snprintf(out, cap, ATOLL_VOLUME_ROOT "/%s", path + strspn(path, "/")) >= cap)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG, "the path is too long");
+    return 0;
+}
+
+const char *atoll_volume_shown(const char *path)
+{
+    static const size_t n = sizeof(ATOLL_VOLUME_ROOT) - 1;
+
+    if (strncmp(path, ATOLL_VOLUME_ROOT, n) != 0 || (path[n] && path[n] != '/'))
+        return path;
+    return path[n] ? path + n : "/";
+}
+
 void atoll_volume_leave(struct atoll_volume_use *use)
 {
     struct opened *v = use ? use->volume : NULL;

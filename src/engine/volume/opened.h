@@ -41,6 +41,13 @@ const char *atoll_volume_sandbox(const struct atoll_volume_use *use);
 /* Accepts NULL. */
 void atoll_volume_leave(struct atoll_volume_use *use);
 
+/* The path in that sandbox: `path` starts at the top of the volume. The agent resolves it, so that ".." could lead
+ * to files that are not the volume's. INVALID_ARGUMENT. */
+int atoll_volume_path(const char *path, char *out, size_t cap,
+                      struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The reverse: the path as clients of the volume see it, or the same if it is not in the volume. Borrowed. */
+const char *atoll_volume_shown(const char *path);
+
 /* For a removal: destroys the sandbox, unless a request uses it. FAILED_PRECONDITION. */
 void atoll_volume_close(struct atoll_engine *engine, const char *tenant, const char *name,
                         atoll_done_fn *done, void *arg);

@@ -123,39 +123,54 @@ void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const c
 
 /* Remove. */
 
-static int check_unused(const struct volumes *v, const struct atoll_provider_entry *entry,
-                        struct atoll_error *err)
+/* A sandbox that mounts it; one that is being destroyed only if there is no other. */
+static struct atoll_sandbox *find_user(const struct volumes *v,
+                                       const struct atoll_provider_entry *entry)
 {
-    const struct atoll_sandbox *s;
+    struct atoll_sandbox *s, *found = NULL;
     size_t pos = 0;
 
     while ((s = atoll_map_next(&v->engine->sandboxes, &pos)) != NULL)
         for (size_t i = 0; s->entry == entry && i < s->options.mount_count; i++)
             if (strcmp(s->spec.tenant, v->tenant) == 0 &&
-                strcmp(s->options.mounts[i].volume, v->name) == 0)
-                return s->hidden ? atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
-                                              "a request uses the files of volume %s", v->name)
-                                 : atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
-                                              "sandbox %s mounts volume %s: destroy it first",
-                                              s->spec.id, v->name);
-    return 0;
+                strcmp(s->options.mounts[i].volume, v->name) == 0 &&
+                (!found || found->phase == ATOLL_PHASE_DESTROYING))
+                found = s;
+    return found;
+}
+
+static int refuse(const struct volumes *v, const struct atoll_sandbox *user,
+                  struct atoll_error *err)
+{
+    if (user->hidden)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+                          "a request uses the files of volume %s", v->name);
+    return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+                      "sandbox %s mounts volume %s: destroy it first", user->spec.id, v->name);
 }
 
 static void on_removed(void *arg, const struct atoll_error *error);
 
-/* The sandbox that served its files is gone. */
+/* The sandbox that served its files is gone, or one that was being destroyed. */
 static void on_closed(void *arg, const struct atoll_error *error)
 {
     struct volumes *v = arg;
     struct atoll_provider_entry *entry = atoll_provider_entry_by_serial(v->engine, v->serial);
+    struct atoll_sandbox *user = error || !entry ? NULL : find_user(v, entry);
     struct atoll_error err;
 
+    if (user && user->phase == ATOLL_PHASE_DESTROYING) {
+        atoll_sandbox_destroy(user, "the removal of its volume", on_closed, v);
+        return;
+    }
     if (!error && !entry) {
         (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the provider was removed");
         error = &err;
     }
-    if (!error && check_unused(v, entry, &err) < 0)
+    if (user) {
+        (void)refuse(v, user, &err);
         error = &err;
+    }
     if (error)
         end(v, error);
     else

@@ -3,7 +3,6 @@
  */
 #include "api/rest/file/files.h"
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include "api/kit/list_reply.h"
 #include "api/rest/rest_internal.h"
@@ -29,28 +28,14 @@ static int take_path(const struct atoll_api_call *call, const char *name, const 
     return 0;
 }
 
-/* The path in the sandbox that serves the files of a volume: `path` starts at the top of the volume. The
- * agent resolves it there, so that ".." could lead to files that are not the volume's. */
-static int enter_volume(const char *path, char *out, size_t cap, struct atoll_error *err)
-{
-    for (const char *p = path; *p; p += strcspn(p, "/"), p += strspn(p, "/"))
-        if (strncmp(p, "..", 2) == 0 && (p[2] == '/' || !p[2]))
-            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                              "a path in a volume cannot have \"..\"");
-    (void)snprintf(out, cap, ATOLL_VOLUME_ROOT "/%s", path + strspn(path, "/"));
-    return 0;
-}
-
 /* The entry as clients of its volume see it. */
 static struct atoll_am_entry shown(const struct atoll_api_call *call,
                                    const struct atoll_am_entry *entry)
 {
-    static const size_t n = sizeof(ATOLL_VOLUME_ROOT) - 1;
     struct atoll_am_entry e = *entry;
 
-    if (call->volume && strncmp(e.path, ATOLL_VOLUME_ROOT, n) == 0 &&
-        (!e.path[n] || e.path[n] == '/'))
-        e.path = e.path[n] ? e.path + n : "/";
+    if (call->volume)
+        e.path = atoll_volume_shown(e.path);
     return e;
 }
 
@@ -71,7 +56,7 @@ bool atoll_rest_file_target(struct atoll_api_call *call, struct atoll_rest_file_
     ret->user = user && *user ? user : call->volume ? VOLUME_USER : NULL;
     if (!call->volume)
         return true;
-    if (enter_volume(ret->path, ret->in_volume, sizeof(ret->in_volume), &error) < 0) {
+    if (atoll_volume_path(ret->path, ret->in_volume, sizeof(ret->in_volume), &error) < 0) {
         atoll_api_fail(call, &error);
         return false;
     }
@@ -127,7 +112,7 @@ void atoll_rest_file_move(struct atoll_api_call *call, const uint8_t *body ATOLL
         return;
     r = take_path(call, "to", &to, &error);
     if (r == 0 && call->volume)
-        r = enter_volume(to, in_volume, sizeof(in_volume), &error);
+        r = atoll_volume_path(to, in_volume, sizeof(in_volume), &error);
     if (r < 0)
         atoll_api_fail(call, &error);
     else

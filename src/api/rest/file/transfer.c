@@ -4,11 +4,11 @@
  */
 #include <errno.h>
 #include <string.h>
+#include "api/kit/file_receive.h"
 #include "api/kit/file_send.h"
 #include "api/rest/file/files.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
-#include "base/metrics.h"
 
 /* Out. */
 
@@ -91,80 +91,14 @@ void atoll_rest_file_download(struct atoll_api_call *call, const uint8_t *body A
 
 /* In. */
 
-struct upload {
-    struct atoll_api_call *call;
-    struct atoll_upload *upload; /* ours to finish or drop */
-};
-
-/* Leaves nothing of it in the sandbox. */
-static struct atoll_api_call *upload_drop(struct upload *u)
+static void received(void *arg, const struct atoll_am_entry *entry, const struct atoll_error *error)
 {
-    struct atoll_api_call *call = u->call;
+    struct atoll_api_call *call = arg;
 
-    atoll_upload_drop(u->upload);
-    free(u);
-    return call;
-}
-
-static void upload_gone(struct atoll_api_call *call)
-{
-    atoll_api_drop(upload_drop(call->state));
-}
-
-static void upload_data(void *arg, struct atoll_http_request *req, const uint8_t *bytes, size_t n)
-{
-    struct upload *u = arg;
-    struct atoll_error error;
-    int r = atoll_upload_write(u->upload, bytes, n);
-
-    atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("files", "in"), (double)n);
-    if (r > 0)
-        atoll_http_body_pause(req);
-    if (r >= 0)
-        return;
-    (void)atoll_upload_fail(r, &error);
-    (void)atoll_wrap(&error, "writing the file");
-    atoll_api_fail(upload_drop(u), &error);
-}
-
-/* A failure shows at the next write. */
-static void upload_ready(void *arg)
-{
-    struct upload *u = arg;
-    atoll_http_body_resume(u->call->req);
-}
-
-static void upload_end(void *arg, struct atoll_http_request *req)
-{
-    struct upload *u = arg;
-    struct atoll_api_call *call = u->call;
-    struct atoll_upload *upload = u->upload;
-
-    (void)req;
-    call->on_gone = NULL;
-    free(u);
-    atoll_upload_finish(upload, atoll_rest_file_entry, call);
-}
-
-static void upload_opened(void *arg, struct atoll_upload *upload, const struct atoll_error *error)
-{
-    struct upload *u = arg;
-    struct atoll_api_call *call = u->call;
-
-    if (error) {
-        free(u);
-        atoll_api_fail(call, error);
-        return;
-    }
-    u->upload = upload;
-    if (!call->req) {
-        atoll_api_drop(upload_drop(u));
-        return;
-    }
-    call->state = u;
-    call->on_gone = upload_gone;
-    atoll_upload_on_ready(upload, upload_ready, u);
-    atoll_http_body_stream(call->req, upload_data, upload_end, u);
+    if (call->req)
+        atoll_rest_file_entry(call, entry, error);
+    else
+        atoll_api_drop(call);
 }
 
 void atoll_rest_file_upload(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
@@ -172,7 +106,6 @@ void atoll_rest_file_upload(struct atoll_api_call *call, const uint8_t *body ATO
 {
     struct atoll_rest_file_target t;
     struct atoll_error error;
-    struct upload *u;
     uint32_t mode = 0;
 
     if (!atoll_rest_file_target(call, &t))
@@ -181,7 +114,9 @@ void atoll_rest_file_upload(struct atoll_api_call *call, const uint8_t *body ATO
         atoll_api_fail(call, &error);
         return;
     }
-    u = atoll_api_alloc(sizeof(*u));
-    u->call = call;
-    atoll_files_create(call->engine, call->params.id, t.user, t.path, mode, upload_opened, u);
+    atoll_file_receive(
+        call,
+        &(struct atoll_file_receive_request){
+            .sandbox_id = call->params.id, .user = t.user, .path = t.path, .mode = mode},
+        received, call);
 }

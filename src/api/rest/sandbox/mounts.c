@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include "api/kit/mount_check.h"
 #include "api/rest/requests.h"
 #include "base/text.h"
 
@@ -21,62 +22,15 @@ static const struct atoll_field volume_fields[] = {
 };
 #undef AT
 
-/* An absolute path without empty, "." or ".." segments. */
-static bool is_plain_path(const char *path)
+/* The texts are shorter than the members: the table of fields has the maximum. */
+static struct atoll_mount mount_of(const struct volume *v)
 {
-    if (path[0] != '/' || !path[1])
-        return false;
-    for (const char *at = path; *at;) {
-        size_t n = strcspn(++at, "/");
-        if (n == 0 || (n == 1 && at[0] == '.') || (n == 2 && at[0] == '.' && at[1] == '.'))
-            return false;
-        at += n;
-    }
-    return true;
-}
+    struct atoll_mount m = {.read_only = v->read_only};
 
-static bool is_or_below(const char *path, const char *top)
-{
-    size_t n = strlen(top);
-    return strncmp(path, top, n) == 0 && (path[n] == '/' || !path[n]);
-}
-
-/* Paths used by the kernel's file systems and by Atoll. */
-static bool is_taken(const char *path)
-{
-    static const char *const tops[] = {"/proc", "/sys", "/dev", "/.atoll"};
-
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(tops); i++)
-        if (is_or_below(path, tops[i]))
-            return true;
-    return false;
-}
-
-static int check_one(const struct volume *v, const struct atoll_mount *before, size_t count,
-                     struct atoll_error *err)
-{
-    if (!v->name == !v->host_path)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "volumes: each needs a name or a hostPath, and not both");
-    if (v->name && !atoll_text_is_name(v->name))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "volumes: \"%.64s\" is not a volume name: letters, digits, . _ - only",
-                          v->name);
-    if (v->host_path && !is_plain_path(v->host_path))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "volumes: hostPath must be an absolute path without . and .. (got "
-                          "\"%.100s\")",
-                          v->host_path);
-    if (!v->path || !is_plain_path(v->path) || is_taken(v->path))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "volumes: path must be an absolute path in the sandbox without . and .., "
-                          "and not in /proc, /sys or /dev (got \"%.100s\")",
-                          v->path ? v->path : "");
-    for (size_t i = 0; i < count; i++)
-        if (is_or_below(v->path, before[i].path) || is_or_below(before[i].path, v->path))
-            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                              "volumes: %.100s and %.100s overlap", before[i].path, v->path);
-    return 0;
+    (void)!atoll_text_copy(m.volume, sizeof(m.volume), v->name ? v->name : "");
+    (void)!atoll_text_copy(m.source, sizeof(m.source), v->host_path ? v->host_path : "");
+    (void)!atoll_text_copy(m.path, sizeof(m.path), v->path ? v->path : "");
+    return m;
 }
 
 static int take_volumes(const json_t *array, struct atoll_body *body, struct atoll_options *create,
@@ -99,15 +53,11 @@ static int take_volumes(const json_t *array, struct atoll_body *body, struct ato
         int r = json_is_object(object)
                     ? atoll_fields_decode(body, object, "volumes", &set, 1, err)
                     : atoll_fields_refuse(err, "", "volumes", object, "an array of objects");
+        mounts[i] = mount_of(&v);
         if (r == 0)
-            r = check_one(&v, mounts, i, err);
+            r = atoll_mount_check(&mounts[i], mounts, i, err);
         if (r < 0)
             return r;
-        mounts[i].read_only = v.read_only;
-        (void)!atoll_text_copy(mounts[i].volume, sizeof(mounts[i].volume), v.name ? v.name : "");
-        (void)!atoll_text_copy(mounts[i].source, sizeof(mounts[i].source),
-                               v.host_path ? v.host_path : "");
-        (void)!atoll_text_copy(mounts[i].path, sizeof(mounts[i].path), v.path);
     }
     create->mounts = mounts;
     create->mount_count = count;
