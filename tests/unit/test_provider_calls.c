@@ -376,6 +376,7 @@ static void refusals_name_who_can(void **state)
 static const struct atoll_provider_caps *all_caps(struct atoll_provider *p)
 {
     static const struct atoll_provider_caps caps = {.builds = true,
+                                                    .loads = true,
                                                     .snapshots = true,
                                                     .snapshot_layers = true,
                                                     .volumes = true,
