@@ -126,6 +126,7 @@ def test_the_log_is_followed(rest):
     ({"instruction": "x", "timeoutSeconds": -1}, "timeoutSeconds must be"),
     ({"instruction": "x", "sandbox": {"limits": {"memoryMB": -1}}}, "memoryMB"),
     ({"instruction": "x", "sandbox": {}, "sandboxId": "y"}, "either"),
+    ({"instruction": "x", "repo": "http://x/y", "sandboxId": "y"}, "needs a sandbox of its own"),
     ({"instruction": "x", "unknown": 1}, "unknown"),
 ])
 def test_what_cannot_be_a_task(rest, body, words):

@@ -163,6 +163,10 @@ static int check_sandbox(const struct request *q, struct atoll_error *err)
     if (q->sandbox && q->sandbox_id)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "give either \"sandbox\", to make one, or \"sandboxId\"");
+    if (q->repo && q->sandbox_id)
+        return atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+            "a task with \"repo\" needs a sandbox of its own: leave \"sandboxId\" out");
     if (!q->sandbox)
         return 0;
     if (!json_is_object(q->sandbox))

@@ -1,0 +1,98 @@
+"""A server that stands in for a model: it speaks the wire formats of Anthropic and OpenAI. Its first answer
+runs a command, the next one is a text."""
+
+import http.server
+import json
+import threading
+
+COMMAND = "printf 'written by the agent\\n' > note.txt"
+WORDS = "The note is written."
+
+
+def anthropic_events(body):
+    """The Messages API."""
+    tools = {tool["name"] for tool in body.get("tools", [])}
+    answered = any(part.get("type") == "tool_result" for message in body["messages"]
+                   if isinstance(message["content"], list) for part in message["content"])
+    start = {"id": "msg_1", "type": "message", "role": "assistant", "model": body["model"], "content": [],
+             "stop_reason": None, "usage": {"input_tokens": 10, "output_tokens": 1}}
+    yield "message_start", {"type": "message_start", "message": start}
+    if "Bash" in tools and not answered:
+        block = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps({"command": COMMAND, "description": "x"})}
+        reason = "tool_use"
+    else:
+        block, delta, reason = {"type": "text", "text": ""}, {"type": "text_delta", "text": WORDS}, "end_turn"
+    yield "content_block_start", {"type": "content_block_start", "index": 0, "content_block": block}
+    yield "content_block_delta", {"type": "content_block_delta", "index": 0, "delta": delta}
+    yield "content_block_stop", {"type": "content_block_stop", "index": 0}
+    yield "message_delta", {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None},
+                            "usage": {"output_tokens": 5}}
+    yield "message_stop", {"type": "message_stop"}
+
+
+def openai_call(tools):
+    arguments = {"exec_command": {"cmd": COMMAND}, "shell_command": {"command": COMMAND},
+                 "shell": {"command": ["sh", "-c", COMMAND]}}
+    name = next((name for name in arguments if name in tools), None)
+    return name and {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": name,
+                     "arguments": json.dumps(arguments[name])}
+
+
+def openai_events(body):
+    """The Responses API."""
+    answered = any(item.get("type") == "function_call_output" for item in body["input"])
+    call = None if answered else openai_call({tool.get("name") for tool in body.get("tools", [])})
+    item = call or {"type": "message", "id": "msg_1", "role": "assistant",
+                    "content": [{"type": "output_text", "text": WORDS}]}
+    yield "response.created", {"type": "response.created", "response": {"id": "resp_1"}}
+    yield "response.output_item.done", {"type": "response.output_item.done", "output_index": 0, "item": item}
+    usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+    yield "response.completed", {"type": "response.completed",
+                                 "response": {"id": "resp_1", "output": [item], "usage": usage}}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        self.server.keys.add(self.headers.get("x-api-key") or self.headers.get("Authorization"))
+        path = self.path.partition("?")[0]
+        if path.endswith("/count_tokens"):
+            self.answer(json.dumps({"input_tokens": 10}).encode(), "application/json")
+            return
+        events = openai_events(body) if path.endswith("/responses") else anthropic_events(body)
+        text = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in events)
+        self.answer(text.encode(), "text/event-stream")
+
+    def do_GET(self):
+        self.answer(b'{"data": [], "object": "list"}', "application/json")
+
+    do_HEAD = do_GET
+
+    def answer(self, body, kind):
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class ModelServer:
+    """Serves on a listening socket; `keys` are those that clients have sent."""
+
+    def __init__(self, listener):
+        self.server = http.server.ThreadingHTTPServer(listener.getsockname()[:2], Handler, False)
+        self.server.socket = listener
+        self.server.keys = self.keys = set()
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()

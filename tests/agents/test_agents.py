@@ -1,0 +1,93 @@
+"""Agents of two vendors, from npm, as tasks: clone, run against a stand-in of the model, commit, push."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "conformance")]
+
+from clients import Unavailable, install_packages  # noqa: E402
+from git_server import PASSWORD, USER, GitServer, git  # noqa: E402
+from model_server import WORDS, ModelServer  # noqa: E402
+from networks import FAR, networked  # noqa: E402
+from rest import Rest  # noqa: E402
+
+GIT_PORT, MODEL_PORT = 8080, 8090
+MODEL = f"http://two.test:{MODEL_PORT}"
+KEY = "sk-test-not-a-real-key"
+CODEX_CONFIG = f"""model = "test"
+model_provider = "stand-in"
+[model_providers.stand-in]
+name = "stand-in"
+base_url = "{MODEL}/v1"
+env_key = "OPENAI_API_KEY"
+wire_api = "responses"
+"""
+AGENTS = {
+    "claude-code": ("claude", "@anthropic-ai/claude-code-linux-x64/claude", "ANTHROPIC_API_KEY", "x-api-key", {}),
+    "codex": ("codex", "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex", "OPENAI_API_KEY",
+              "bearer", {"/home/user/.codex/config.toml": CODEX_CONFIG}),
+}
+
+
+@pytest.fixture(scope="module")
+def modules():
+    try:
+        install_packages(HERE)
+    except Unavailable as e:
+        pytest.skip(str(e))
+    return HERE / "node_modules"
+
+
+@pytest.fixture(scope="module")
+def world():
+    with networked() as daemon:
+        directory = daemon.networks.directory
+        (directory / "git").mkdir()
+        daemon.git = GitServer(daemon.networks.far.listen(FAR[0], GIT_PORT), directory / "git")
+        daemon.git.make("private")
+        daemon.model = ModelServer(daemon.networks.far.listen(FAR[1], MODEL_PORT))
+        yield daemon
+        daemon.git.close()
+        daemon.model.close()
+
+
+def make_template(rest, name, program, binary, files):
+    """A snapshot of a sandbox that has the agent."""
+    box = rest.call("POST", "/api/sandboxes", {"limits": {"diskMB": 3072, "memoryMB": 1024}}).json["id"]
+    with binary.open("rb") as content:
+        answer = rest.call("PUT", f"/api/sandboxes/{box}/files", content.read(), path=f"/usr/local/bin/{program}",
+                           user="root", mode="0755")
+    assert answer.status in (200, 201), answer.body
+    for path, text in files.items():
+        assert rest.call("PUT", f"/api/sandboxes/{box}/files", text.encode(), path=path).status in (200, 201)
+    answer = rest.call("POST", f"/api/sandboxes/{box}/snapshots", {"name": name})
+    assert answer.status == 201, answer.body
+    rest.call("DELETE", f"/api/sandboxes/{box}")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_agent_writes_and_pushes(world, modules, agent):
+    program, binary, variable, header, files = AGENTS[agent]
+    rest = Rest(world.socket)
+    make_template(rest, f"with-{program}", program, modules / binary, files)
+    answer = rest.call("POST", "/api/tasks", {
+        "agent": agent, "instruction": "Write a note.", "model": "test", "branch": f"by-{program}",
+        "repo": {"url": f"http://one.test:{GIT_PORT}/private.git", "username": USER, "password": PASSWORD},
+        "sandbox": {"template": f"with-{program}", "network": {"mode": "bridge"},
+                    "limits": {"diskMB": 3072, "memoryMB": 2048}},
+        "env": {variable: KEY, "ANTHROPIC_BASE_URL": MODEL}, "check": "grep written note.txt",
+        "timeoutSeconds": 200}, wait="true")
+    task = answer.json
+    log = rest.call("GET", f"/api/tasks/{task['id']}/log").body.decode()
+    assert task["state"] == "succeeded", (task, log[-3000:])
+    assert task["output"] == WORDS and task["agent_session"], task
+    assert task["usage"]["input_tokens"] > 0 and task["usage"]["output_tokens"] > 0
+    bare = world.networks.directory / "git" / "private.git"
+    assert git("show", f"by-{program}:note.txt", cwd=bare) == "written by the agent\n"
+    assert (KEY if header == "x-api-key" else f"Bearer {KEY}") in world.model.keys
+    assert KEY not in log and KEY not in str(task)
+    rest.call("DELETE", f"/api/templates/with-{program}")
