@@ -27,7 +27,8 @@ enum kind {
     KIND_LEVEL,
     KIND_FLAG,
     KIND_MODES,
-    KIND_TARGETS
+    KIND_TARGETS,
+    KIND_DISKS
 };
 
 #define AT(member) offsetof(struct atoll_config, member)
@@ -146,6 +147,9 @@ static const struct option {
      "days that they are kept; 0: unlimited (7)"},
     {"ended-output-max", "ATOLL_ENDED_OUTPUT_MAX", KIND_SIZE, AT(ended_output_bytes), 0, "1G",
      "SIZE", "output of their commands that is kept; 0: none; 1/32 of the disk at\nmost (1G)"},
+    {"disks", "ATOLL_DISKS", KIND_DISKS, AT(disks), 0, "auto", "KIND",
+     "disks of native sandboxes: cow, which are copied at once; plain: in memory, or an\nimage if half the "
+     "memory is too small; auto: cow instead of the image (auto)"},
     {"io-mbps", "ATOLL_IO_MBPS", KIND_COUNT, AT(io_mbps), 1048576, "0", "N",
      "default limit on the disk bandwidth of a sandbox, in MiB a second for reads\nand as many for "
      "writes; 0: unlimited (0)"},
@@ -373,6 +377,19 @@ static int store_waived(uint32_t *waived, const char *text, const char *where,
     return 0;
 }
 
+/* The words, in the order of the enum. */
+static int parse_disks(const char *text, enum atoll_disks *ret)
+{
+    static const char *const words[] = {"auto", "cow", "plain"};
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(words); i++)
+        if (strcmp(text, words[i]) == 0) {
+            *ret = (enum atoll_disks)i;
+            return 0;
+        }
+    return -EINVAL;
+}
+
 static int store(struct atoll_config *config, const struct option *o, const char *text,
                  const char *where, struct atoll_error *err)
 {
@@ -412,6 +429,8 @@ static int store(struct atoll_config *config, const struct option *o, const char
         return atoll_log_parse_level(text, into) < 0
                    ? refuse(err, where, text, "error, warn, info or debug")
                    : 0;
+    case KIND_DISKS:
+        return parse_disks(text, into) < 0 ? refuse(err, where, text, "auto, cow or plain") : 0;
     case KIND_FLAG:
         *(bool *)into = true;
         return 0;

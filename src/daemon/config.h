@@ -2,6 +2,7 @@
 #include "api/facade.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "sandbox/spec.h"
 
 /*
  * The daemon's configuration. Precedence: flags, the environment, the configuration file, defaults.
@@ -44,7 +45,8 @@ struct atoll_config {
     uint32_t artifacts_days;
     uint32_t ended_max, ended_days;
     uint64_t ended_output_bytes;
-    uint32_t waived;  /* ATOLL_LIMIT_* */
+    uint32_t waived; /* ATOLL_LIMIT_* */
+    enum atoll_disks disks;
     uint32_t io_mbps; /* MiB a second; 0: no limit */
     char network_max[4096];
     char network_deny[16384], network_internal[16384];

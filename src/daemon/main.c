@@ -240,6 +240,7 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
     const struct atoll_daemon_place place = {.loop = d->loop,
                                              .state_dir = d->config.state,
                                              .program_dir = d->programs,
+                                             .disks = d->config.disks,
                                              .file = d->config.providers};
     struct atoll_engine_provider list[ATOLL_DAEMON_PROVIDERS] = {0};
     struct atoll_engine_config config = {

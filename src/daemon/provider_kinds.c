@@ -63,6 +63,7 @@ static int open_native(const struct atoll_daemon_place *place,
         .volumes_are_given = json_object_get(entry->settings, "volumes") != NULL,
         .volumes = (uint32_t)atoll_setting_number(entry->settings, "volumes"),
         .free_tenant = ATOLL_OPERATOR_TENANT,
+        .disks = place->disks,
     };
     return atoll_native_open(place->loop, &config, ret, err);
 }

@@ -19,7 +19,8 @@ ATOLL_MSG_DESC(atoll_po_cgroup, ATOLL_MSG_FIELD(U64, atoll_po_cgroup, memory_byt
 
 ATOLL_MSG_DESC(atoll_po_image, ATOLL_MSG_FIELD(STR, atoll_po_image, source),
                ATOLL_MSG_FIELD(U8, atoll_po_image, keep),
-               ATOLL_MSG_FIELD(U8, atoll_po_image, existing));
+               ATOLL_MSG_FIELD(U8, atoll_po_image, existing),
+               ATOLL_MSG_FIELD(U8, atoll_po_image, cow));
 
 ATOLL_MSG_DESC(atoll_po_start, ATOLL_MSG_FIELD(U8, atoll_po_start, new_network),
                ATOLL_MSG_FIELD(U8, atoll_po_start, own_clock));

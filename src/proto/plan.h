@@ -79,6 +79,7 @@ struct atoll_po_image {
     const char *source; /* below the state directory; copied */
     uint8_t keep;       /* the disk can outlive the sandbox: disks/<id>.img */
     uint8_t existing;   /* use the existing disks/<id>.img with its contents; copy nothing */
+    uint8_t cow;        /* the disk is of the kind COW, kept: disks/<id>.cow marks it; no source */
 };
 
 struct atoll_po_start {
@@ -91,6 +92,9 @@ enum atoll_plan_disk_kind {
     ATOLL_DISK_IMAGE = 2, /* the image of ATOLL_PLAN_IMAGE, through a loop device */
     ATOLL_DISK_PLAIN =
         3, /* a directory in the sandbox's directory: no limit, for building layers */
+    /* A subvolume of the pool, with the ids of layers on disk; the ids need layer_base. Needs
+     * ATOLL_SPAWN_GIVES_POOL. All overlays on it have user.overlay.* marks, as layers do. */
+    ATOLL_DISK_COW = 4,
 };
 
 struct atoll_po_disk {

@@ -204,7 +204,7 @@ void atoll_disk_image_each_kept(const char *state_dir, void (*each)(void *arg, c
     dir = opendir(path);
     while (dir && (entry = readdir(dir)) != NULL) {
         char *dot = strchr(entry->d_name, '.');
-        if (!dot || strcmp(dot, ".img") != 0)
+        if (!dot || (strcmp(dot, ".img") != 0 && strcmp(dot, ".cow") != 0))
             continue;
         *dot = '\0';
         if (atoll_text_is_id(entry->d_name))
@@ -220,4 +220,14 @@ void atoll_disk_image_drop_kept(const char *state_dir, const char *id)
 
     (void)snprintf(path, sizeof(path), "%s/disks/%s.img", state_dir, id);
     (void)unlink(path);
+    (void)snprintf(path, sizeof(path), "%s/disks/%s.cow", state_dir, id);
+    (void)unlink(path); /* the next atoll-spawn finds its disk unused */
+}
+
+bool atoll_disk_image_is_cow(const char *state_dir, const char *id)
+{
+    char path[4096];
+
+    (void)snprintf(path, sizeof(path), "%s/disks/%s.cow", state_dir, id);
+    return access(path, F_OK) == 0;
 }

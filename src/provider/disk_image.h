@@ -16,6 +16,9 @@ int atoll_disk_image_make_now(const char *state_dir, const char *name, uint64_t 
                               uint64_t inodes, bool journal,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* Whether the persistent disk of the sandbox is in the disk pool. */
+bool atoll_disk_image_is_cow(const char *state_dir, const char *id);
+
 /* Calls each() for every sandbox that has a persistent disk in the state directory. */
 void atoll_disk_image_each_kept(const char *state_dir, void (*each)(void *arg, const char *id),
                                 void *arg);

@@ -18,6 +18,7 @@ struct atoll_spawn_info {
     bool stacks;    /* ATOLL_SPAWN_GIVES_STACKS */
     bool snapshots; /* ATOLL_SPAWN_GIVES_SNAPSHOTS */
     bool volumes;   /* ATOLL_SPAWN_GIVES_VOLUMES */
+    bool pool;      /* ATOLL_SPAWN_GIVES_POOL */
     bool network;   /* its sandboxes can have a network */
     char instance[17];
     char cgroup_path[512]; /* for atoll_cgroups_open() */

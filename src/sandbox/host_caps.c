@@ -60,13 +60,13 @@ static int do_nothing(const struct identity *outside ATOLL_UNUSED)
 
 static int map_range(const struct identity *outside ATOLL_UNUSED)
 {
-    ATOLL_AUTOCLOSE int fd = atoll_sys_make_userns(0, 0, ID_RANGE_BASE, ID_RANGE_LEN);
+    ATOLL_AUTOCLOSE int fd = atoll_sys_make_userns(0, 0, ID_RANGE_BASE, ID_RANGE_LEN, false);
     return fd < 0 ? fd : 0;
 }
 
 static int idmap_usr(const struct identity *outside ATOLL_UNUSED)
 {
-    ATOLL_AUTOCLOSE int userns_fd = atoll_sys_make_userns(0, 0, ID_RANGE_BASE, ID_RANGE_LEN);
+    ATOLL_AUTOCLOSE int userns_fd = atoll_sys_make_userns(0, 0, ID_RANGE_BASE, ID_RANGE_LEN, false);
     ATOLL_AUTOCLOSE int mount_fd = ATOLL_NO_FD;
 
     if (userns_fd < 0)

@@ -49,15 +49,30 @@ static uint64_t io_bytes_of(const struct atoll_spec *spec)
     return spec->waived & ATOLL_LIMIT_IO ? 0 : spec->limits.io_bytes;
 }
 
+/* A disk in memory is charged to the memory limit. It gets at most half of it, so that a full
+ * disk causes ENOSPC and not an out-of-memory kill of a program that uses the other half. */
+static bool fits_in_memory(const struct atoll_spec *spec)
+{
+    return !spec->persistent && io_bytes_of(spec) == 0 &&
+           (spec->limits.memory_bytes == 0 ||
+            spec->limits.disk_bytes <= spec->limits.memory_bytes / 2);
+}
+
+bool atoll_plan_wants_cow(const struct atoll_plan_host *host, const struct atoll_spec *spec)
+{
+    /* The bandwidth is that of a device, which a disk in the pool does not have. Sandboxes of earlier
+     * versions have layers with other marks or ids. */
+    bool able = host->pool && !spec->builder && io_bytes_of(spec) == 0 && !*spec->layer &&
+                (spec->layer_base == 0 || spec->layer_base == ATOLL_LAYER_BASE);
+
+    return able && (host->disks == ATOLL_DISKS_COW ||
+                    (host->disks == ATOLL_DISKS_AUTO && !fits_in_memory(spec)));
+}
+
 bool atoll_plan_needs_image(const struct atoll_plan_host *host, const struct atoll_spec *spec,
                             char *ret_name, size_t cap)
 {
-    /* A disk in memory is charged to the memory limit. It gets at most half of it, so that a full
-     * disk causes ENOSPC and not an out-of-memory kill of a program that uses the other half. */
-    if (spec->builder || !host->root ||
-        (!spec->persistent && io_bytes_of(spec) == 0 &&
-         (spec->limits.memory_bytes == 0 ||
-          spec->limits.disk_bytes <= spec->limits.memory_bytes / 2)))
+    if (spec->builder || !host->root || spec->cow_disk || fits_in_memory(spec))
         return false;
     (void)snprintf(ret_name, cap, "images/ext4%s-%llu-%llu.img", spec->persistent ? "j" : "",
                    (unsigned long long)((spec->limits.disk_bytes + MIB - 1) / MIB),
@@ -75,10 +90,10 @@ static int add_ids(const struct atoll_plan_host *host, const struct atoll_spec *
         ids.outside = atoll_weakened("ids") ? 0 : spec->outside_id;
         ids.count = ATOLL_ID_RANGE;
         /* Layers and volumes that are stored with shifted ids need their own id map. */
-        ids.layer_base = spec->builder       ? ATOLL_LAYER_BASE
-                         : rootfs            ? spec->layer_base
-                         : spec->mount_count ? ATOLL_LAYER_BASE
-                                             : 0;
+        ids.layer_base = spec->builder                         ? ATOLL_LAYER_BASE
+                         : rootfs                              ? spec->layer_base
+                         : spec->mount_count || spec->cow_disk ? ATOLL_LAYER_BASE
+                                                               : 0;
     } else if (host->subid_count > 0) {
         ids.mode = ATOLL_IDS_SUBIDS;
         ids.outside = host->subuid;
@@ -122,12 +137,17 @@ static int add_start(const struct atoll_plan_host *host, const struct atoll_spec
                                    .own_clock = true};
     struct atoll_po_disk disk = {ATOLL_DISK_TMPFS, l->disk_bytes, l->inodes, io_bytes_of(spec)};
     char name[64];
-    struct atoll_po_image image = {name, spec->persistent, spec->resume_disk};
+    struct atoll_po_image image = {name, spec->persistent, spec->resume_disk, spec->cow_disk};
     int r = 0;
 
     weaken_limits(&cgroup, &disk);
     if (host->cgroup_version > 0)
         r = atoll_plan_add(plan, ATOLL_PLAN_CGROUP, &atoll_po_cgroup_desc, &cgroup);
+    disk.kind = spec->cow_disk ? ATOLL_DISK_COW : disk.kind;
+    if (r == 0 && spec->cow_disk && spec->persistent) {
+        image.source = "";
+        r = atoll_plan_add(plan, ATOLL_PLAN_IMAGE, &atoll_po_image_desc, &image);
+    }
     if (r == 0 && atoll_plan_needs_image(host, spec, name, sizeof(name))) {
         disk.kind = ATOLL_DISK_IMAGE;
         r = atoll_plan_add(plan, ATOLL_PLAN_IMAGE, &atoll_po_image_desc, &image);

@@ -13,6 +13,9 @@
 uint32_t atoll_plan_missing_limits(const struct atoll_plan_host *host,
                                    const struct atoll_spec *spec);
 
+/* True if a new sandbox gets a disk in the disk pool; then create() sets spec->cow_disk. */
+bool atoll_plan_wants_cow(const struct atoll_plan_host *host, const struct atoll_spec *spec);
+
 /* True if the spec's disk must be an image file (too large for memory, persistent, or with a limit on
  * its bandwidth). *ret_name is then the formatted image to copy, below the state directory:
  * "images/ext4-<MiB>-<inodes>.img",

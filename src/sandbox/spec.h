@@ -135,6 +135,7 @@ struct atoll_spec {
     uint32_t outside_id;        /* first id of the sandbox's range, with root */
     enum atoll_builder builder; /* makes a layer */
     bool persistent;            /* its disk can outlive it: always an image, never in memory */
+    bool cow_disk;              /* set by native create(): its disk is in the disk pool */
     bool resume_disk; /* with persistent: reuse the existing disk and the same outside_id */
     bool allow_sudo;
     bool read_only; /* the root; homes, /tmp, /var/tmp, /run and /dev/shm are writable */
@@ -161,13 +162,22 @@ struct atoll_spec {
     const struct atoll_registry_login *login; /* overrides the provider's own; NULL: not set */
 };
 
+/* Which disks native sandboxes get where the host has a disk pool (docs/adr/0034-copy-on-write-disks.md). */
+enum atoll_disks {
+    ATOLL_DISKS_AUTO,  /* in memory if half of it suffices, else in the pool */
+    ATOLL_DISKS_COW,   /* in the pool */
+    ATOLL_DISKS_PLAIN, /* in memory if half of it suffices, else an image: there is no pool */
+};
+
 /* The features of the host that the plan builder may use. */
 struct atoll_plan_host {
     bool root;
     int cgroup_version;
     uint32_t lacking;                     /* ATOLL_LIMIT_* that the host's cgroups cannot enforce */
     uint32_t subuid, subgid, subid_count; /* rootless; count 0: single id */
-    bool stacks;    /* atoll-spawn knows stacks, BIND and builders; an older version does not */
+    bool stacks; /* atoll-spawn knows stacks, BIND and builders; an older version does not */
+    bool pool;   /* atoll-spawn has a disk pool */
+    enum atoll_disks disks;
     bool hides;     /* atoll-spawn has the layer ATOLL_PLAN_HIDDEN; an older version does not */
     char cpu[4096]; /* the /proc/cpuinfo text of one CPU; "": unknown */
 };

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "spawn/loop_device.h"
 
 #define SUFFIX ".io"
 #define LOCK_TRIES 1000
@@ -66,12 +67,12 @@ int atoll_bandwidth_limit(const struct atoll_plan_run *b, int loop_fd, uint64_t 
     return r < 0 ? atoll_fail_errno(err, -r, "limit the bandwidth of the disk") : 0;
 }
 
-void atoll_bandwidth_unlimit(const struct atoll_plan_run *b, int loop_fd)
+void atoll_bandwidth_unlimit(const struct atoll_spawn_host *host, int loop_fd)
 {
     struct stat st;
 
     if (fstat(loop_fd, &st) == 0)
-        (void)!atoll_cgroup_unlimit_device(&b->host->cgroups, st.st_rdev);
+        (void)!atoll_cgroup_unlimit_device(&host->cgroups, st.st_rdev);
 }
 
 /* Whether another sandbox uses the device now. Its start has set or removed the limit. */
@@ -84,8 +85,8 @@ static bool is_taken(const char *path, const char *id)
     if (fd < 0 || ioctl(fd, LOOP_GET_STATUS64, &info) < 0)
         return false;
     info.lo_file_name[sizeof(info.lo_file_name) - 1] = '\0';
-    return strncmp(name, ATOLL_BANDWIDTH_NAME, strlen(ATOLL_BANDWIDTH_NAME)) == 0 &&
-           strcmp(name + strlen(ATOLL_BANDWIDTH_NAME), id) != 0;
+    return strncmp(name, ATOLL_LOOP_DEVICE_NAME, strlen(ATOLL_LOOP_DEVICE_NAME)) == 0 &&
+           strcmp(name + strlen(ATOLL_LOOP_DEVICE_NAME), id) != 0;
 }
 
 static int take_back(const struct atoll_spawn_host *host, const char *id, const char *number)

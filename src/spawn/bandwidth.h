@@ -8,9 +8,6 @@
  * atoll-spawn that was killed, the next one does.
  */
 
-/* lo_file_name of the loop devices of all sandboxes; the id follows. */
-#define ATOLL_BANDWIDTH_NAME "atoll "
-
 /* In the new process. The caller holds the lock from before the device is attached until the limit is
  * set. Returns a descriptor; closing it unlocks. Blocking: at most five seconds. */
 int atoll_bandwidth_lock(const struct atoll_spawn_host *host,
@@ -19,7 +16,7 @@ int atoll_bandwidth_lock(const struct atoll_spawn_host *host,
 int atoll_bandwidth_limit(const struct atoll_plan_run *b, int loop_fd, uint64_t bytes,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Removes the limit that an earlier user of the device left. */
-void atoll_bandwidth_unlimit(const struct atoll_plan_run *b, int loop_fd);
+void atoll_bandwidth_unlimit(const struct atoll_spawn_host *host, int loop_fd);
 
 /* In spawn: removes the limit that is recorded for the sandbox in the directory `sandboxes`. -EAGAIN: the
  * lock is taken, try again. */

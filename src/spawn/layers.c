@@ -12,6 +12,7 @@
 #include "base/rand.h"
 #include "base/text.h"
 #include "spawn/child.h"
+#include "spawn/disk_pool.h"
 #include "spawn/paths.h"
 #include "sys/ns.h"
 
@@ -75,7 +76,10 @@ static void sweeper_gone(void *arg, uint32_t events)
 static int begin(struct dropping *d, struct atoll_error *err)
 {
     const struct atoll_spawn_host *host = d->all->host;
-    int r = d->pid = atoll_child_sweep(host, &d->ids, host->layers_fd, d->name);
+    char subvolume[ATOLL_DISK_POOL_NAME_CAP];
+    int r = d->pid = atoll_disk_pool_is_link(host->layers_fd, d->name, subvolume)
+                         ? atoll_disk_pool_sweep(host, d->name)
+                         : atoll_child_sweep(host, &d->ids, host->layers_fd, d->name);
 
     if (r < 0)
         return atoll_fail_errno(err, -r, "remove layer");
@@ -107,13 +111,18 @@ static bool is_aside(const char *name)
     return strncmp(name, GONE, strlen(GONE)) == 0;
 }
 
-int atoll_layer_put_aside(const struct atoll_spawn_host *host, int dir, const char *name,
-                          char ret[static ATOLL_LAYER_NAME_CAP])
+void atoll_layer_aside_name(char ret[static ATOLL_LAYER_NAME_CAP])
 {
     char id[ATOLL_ID_LEN + 1];
 
     atoll_rand_id(id, ATOLL_ID_LEN);
     (void)snprintf(ret, ATOLL_LAYER_NAME_CAP, GONE "%s", id);
+}
+
+int atoll_layer_put_aside(const struct atoll_spawn_host *host, int dir, const char *name,
+                          char ret[static ATOLL_LAYER_NAME_CAP])
+{
+    atoll_layer_aside_name(ret);
     return renameat(dir, name, host->layers_fd, ret) < 0 ? -errno : 0;
 }
 

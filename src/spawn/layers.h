@@ -7,7 +7,7 @@
  * Removes dropped layers. Each is first renamed, so that its name is free at once and no layer is
  * ever partly removed under its own name; then a separate process removes it, one layer at a time,
  * while spawn serves other requests. A layer that was renamed but not removed stays under the new
- * name and can be dropped again. Other trees of the state directory can be removed the same way.
+ * name and can be dropped again. A layer in the pool is a link (pool.h), whose subvolume goes. Other trees of the state directory can be removed the same way.
  * Thread: the loop's.
  */
 struct atoll_layers {
@@ -22,6 +22,8 @@ struct atoll_layers {
 
 #define ATOLL_LAYER_NAME_CAP 72
 
+/* A new layer name that no plan uses. */
+void atoll_layer_aside_name(char ret[static ATOLL_LAYER_NAME_CAP]);
 /* Moves a tree of the state directory to a new layer name that no plan uses; ret receives that
  * name. */
 int atoll_layer_put_aside(const struct atoll_spawn_host *host, int dir, const char *name,

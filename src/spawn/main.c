@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/switches.h"
+#include "spawn/disk_pool.h"
 #include "spawn/hidden.h"
 #include "spawn/id_block.h"
 #include "spawn/keeper.h"
@@ -89,7 +90,8 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
     *host = (struct atoll_spawn_host){.root = geteuid() == 0,
                                       .uid = geteuid(),
                                       .gid = getegid(),
-                                      .state_fd = ATOLL_KEEPER_STATE_FD};
+                                      .state_fd = ATOLL_KEEPER_STATE_FD,
+                                      .pool_fd = ATOLL_NO_FD};
     if (fcntl(ATOLL_KEEPER_STATE_FD, F_SETFD, FD_CLOEXEC) < 0 ||
         fcntl(ATOLL_KEEPER_OVER_FD, F_SETFD, FD_CLOEXEC) < 0 || fchdir(ATOLL_KEEPER_STATE_FD) < 0)
         return atoll_fail_errno(err, errno, "no state directory was passed on");
@@ -129,6 +131,8 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
         if (r >= 0)
             (void)close(r);
     }
+    if (r >= 0 && host->root)
+        atoll_disk_pool_open(host);
     if (r >= 0 && host->root)
         r = atoll_spare_new(&host->spare, err);
     if (r >= 0)

@@ -17,7 +17,8 @@ struct atoll_spawn_host {
     int state_fd;     /* the state directory, which is also the current directory */
     int sandboxes_fd; /* state/sandboxes: <id>.sock, .img, .io and .disk of each living sandbox */
     int layers_fd;    /* state/layers */
-    int disks_fd;     /* state/disks: <id>.img of each sandbox whose disk can outlive it */
+    int disks_fd;     /* state/disks: <id>.img or .cow of each sandbox whose disk can outlive it */
+    int pool_fd;      /* state/pool, if there are copy-on-write disks (pool.h), or ATOLL_NO_FD */
     char instance[17];
     struct atoll_id_blocks *ids; /* with root: id ranges of this instance */
     int shared_fd;               /* with root: /run/atoll of the host */
@@ -44,12 +45,14 @@ struct atoll_plan_run {
     bool has_cgroup;
     bool new_network;
     bool own_clock;
-    bool kept_disk;      /* the image can outlive the sandbox */
-    bool existing_disk;  /* the image is this sandbox's disk from an earlier run */
-    bool disk_in_memory; /* the disk is a tmpfs */
-    bool plain_disk;     /* the disk is a directory: the sandbox is a builder */
-    bool has_stack;      /* the slot ATOLL_SLOT_STACK is mounted */
-    unsigned binds;      /* number of BIND steps so far */
+    bool kept_disk;          /* the image can outlive the sandbox */
+    bool existing_disk;      /* the image is this sandbox's disk from an earlier run */
+    bool disk_in_memory;     /* the disk is a tmpfs */
+    bool cow_disk;           /* the disk is a subvolume of the pool */
+    uint64_t cow_disk_bytes; /* its limit, which PIVOT sets */
+    bool plain_disk;         /* the disk is a directory: the sandbox is a builder */
+    bool has_stack;          /* the slot ATOLL_SLOT_STACK is mounted */
+    unsigned binds;          /* number of BIND steps so far */
     bool laid_out;       /* existing_disk: it already has the directories and files of the plan */
     int listen_fd;       /* the agent's listening socket */
     int userns_fd;       /* RANGE: the sandbox's user namespace */

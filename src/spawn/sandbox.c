@@ -19,6 +19,7 @@
 #include "base/switches.h"
 #include "base/text.h"
 #include "spawn/child.h"
+#include "spawn/disk_pool.h"
 #include "spawn/sandbox_internal.h"
 #include "spawn/spare.h"
 #include "sys/ns.h"
@@ -386,6 +387,15 @@ void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_
     struct sandbox *s = atoll_text_is_id(id) ? atoll_map_get(&all->by_id, id) : NULL;
     struct atoll_sandbox_exit nothing = {.code = -1};
 
+    if (!s && !keep_disk && atoll_text_is_id(id) &&
+        atoll_disk_pool_has(all->host, ATOLL_DISK_POOL_KEPT, id) && (s = sandbox_new(all, id))) {
+        atoll_snapshot_abort(all, id);
+        s->kept_disk = true; /* a stopped sandbox: removing its disk takes a process */
+        s->state = SANDBOX_REMOVING;
+        s->request = request;
+        atoll_sandbox_undo(s);
+        return;
+    }
     if (!s) {
         atoll_snapshot_abort(all, id);
         if (!keep_disk && atoll_text_is_id(id))

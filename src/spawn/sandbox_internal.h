@@ -86,5 +86,6 @@ void atoll_snapshot_abort(struct atoll_sandboxes *all, const char *id);
 /* The same for all sandboxes; requests are not answered. */
 void atoll_snapshots_abort(struct atoll_sandboxes *all);
 bool atoll_snapshot_is_made(const struct atoll_sandboxes *all, const char *id);
-/* Deletes the disk of a sandbox that does not run. A missing disk is not an error. */
+/* Deletes the disk of a sandbox that does not run, or the mark of its disk in the pool. A missing one is not
+ * an error. */
 void atoll_sandbox_drop_disk(const struct atoll_spawn_host *host, const char *id);

@@ -201,7 +201,9 @@ static int do_hello(struct atoll_server *server, uint32_t id, const void *msg,
         .hides = true,
         .gives = (server->host->cgroups.has[ATOLL_CG_IO] ? ATOLL_SPAWN_GIVES_IO : 0) |
                  (server->host->network ? ATOLL_SPAWN_GIVES_NETWORK : 0) |
-                 ATOLL_SPAWN_GIVES_STACKS | ATOLL_SPAWN_GIVES_SNAPSHOTS | ATOLL_SPAWN_GIVES_VOLUMES,
+                 ATOLL_SPAWN_GIVES_STACKS | ATOLL_SPAWN_GIVES_SNAPSHOTS |
+                 ATOLL_SPAWN_GIVES_VOLUMES |
+                 (server->host->pool_fd >= 0 ? ATOLL_SPAWN_GIVES_POOL : 0),
     };
 
     if (blocks > 1)

@@ -13,6 +13,7 @@
 #include "base/switches.h"
 #include "base/text.h"
 #include "spawn/child.h"
+#include "spawn/disk_pool.h"
 #include "spawn/layers.h"
 #include "spawn/sandbox_internal.h"
 #include "sys/ns.h"
@@ -20,7 +21,8 @@
 /*
  * Snapshots: a separate process copies the writable layer of a sandbox (snapshot_work.c), first while the
  * processes of the sandbox run, then what has changed since, while they are frozen. The copy is renamed
- * to its place among the layers when it is whole. Whatever ends the copying, the processes are thawed,
+ * to its place among the layers when it is whole. Disks in the pool are copied by the file system
+ * (snapshot_cow.c). Whatever ends the copying, the processes are thawed,
  * unless a client has paused them, and an incomplete copy is removed.
  */
 
@@ -69,6 +71,22 @@ static void thaw(struct snapshot *s)
     s->made.frozen_us = (uint64_t)(atoll_clock_us() - s->frozen_at_us);
 }
 
+/* The same for a subvolume that has not become a layer. */
+static void leave_subvolume(const struct snapshot *s)
+{
+    const struct atoll_spawn_host *host = s->all->host;
+    char name[ATOLL_DISK_POOL_NAME_CAP], linked[ATOLL_DISK_POOL_NAME_CAP],
+        aside[ATOLL_LAYER_NAME_CAP];
+
+    if (!atoll_disk_pool_has(host, ATOLL_DISK_POOL_LAYER, s->layer) ||
+        atoll_disk_pool_is_link(host->layers_fd, s->layer, linked))
+        return;
+    atoll_disk_pool_name(name, ATOLL_DISK_POOL_LAYER, s->layer);
+    atoll_layer_aside_name(aside);
+    if (atoll_disk_pool_link(host, aside, name) == 0)
+        s->all->events->left(s->all->arg, aside, &s->ids);
+}
+
 /* Gives an incomplete copy to the server, which removes it. */
 static void leave_copy(const struct snapshot *s)
 {
@@ -91,6 +109,7 @@ static void finish(struct snapshot *s, const struct atoll_error *error)
 
     thaw(s);
     leave_copy(s);
+    leave_subvolume(s);
     atoll_watch_close(&s->pid_watch);
     atoll_watch_close(&s->link_watch);
     if (s->pidfd >= 0)
@@ -146,15 +165,25 @@ static void fail_with(struct snapshot *s, int errnum)
     finish(s, &err);
 }
 
+static void note_copied(struct snapshot *s, const struct atoll_snapshot_copied *copied)
+{
+    s->made.bytes = copied->sum.bytes;
+    s->made.files = copied->sum.files;
+    thaw(s);
+}
+
 static void worker_gone(void *arg, uint32_t events)
 {
     struct snapshot *s = arg;
+    struct atoll_snapshot_copied copied;
     int status = 0;
 
     (void)events;
     while (waitpid(s->pid, &status, 0) < 0 && errno == EINTR)
         ;
     s->pid = 0;
+    if (recv(s->link_fd, &copied, sizeof(copied), MSG_DONTWAIT) == (ssize_t)sizeof(copied))
+        note_copied(s, &copied); /* its last message, not read yet */
     atoll_fault_die("spawn.snapshotted");
     if (WIFSIGNALED(status))
         atoll_log(ATOLL_LOG_ERROR, "the process that makes a snapshot was killed", "signal",
@@ -231,11 +260,8 @@ static void worker_says(void *arg, uint32_t events)
         freeze(s);
         return;
     }
-    if (n == (ssize_t)sizeof(copied)) {
-        s->made.bytes = copied.sum.bytes;
-        s->made.files = copied.sum.files;
-        thaw(s);
-    }
+    if (n == (ssize_t)sizeof(copied))
+        note_copied(s, &copied);
     if (n == 0 || (n < 0 && errno != EAGAIN))
         atoll_watch_close(&s->link_watch); /* worker_gone() follows */
 }
@@ -279,7 +305,8 @@ static int start(struct snapshot *s, const struct sandbox *box,
         .layer = s->layer,
     };
     const int keep[] = {host->state_fd, host->sandboxes_fd, host->layers_fd,
-                        host->disks_fd, work.disk_fd,       peer};
+                        host->disks_fd, work.disk_fd,       peer,
+                        host->pool_fd};
     int r = -atoll_fault("spawn.snapshot");
 
     if (r == 0)

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include "base/fd.h"
 #include "base/switches.h"
+#include "spawn/disk_pool.h"
 #include "spawn/paths.h"
 #include "spawn/upper.h"
 #include "sys/tree.h"
@@ -93,12 +94,12 @@ static int pass(struct job *j, bool last)
     return r < 0 || !j->usr ? r : atoll_upper_pass(j->usr, last);
 }
 
-static int ask_for_stillness(const struct job *j)
+int atoll_snapshot_ask(const struct atoll_snapshot_work *w)
 {
     char byte;
-    int r = atoll_fd_write_all(j->w->link_fd, ATOLL_SNAPSHOT_ASK, 1);
+    int r = atoll_fd_write_all(w->link_fd, ATOLL_SNAPSHOT_ASK, 1);
 
-    return r < 0 ? r : atoll_fd_read_all(j->w->link_fd, &byte, 1);
+    return r < 0 ? r : atoll_fd_read_all(w->link_fd, &byte, 1);
 }
 
 static int tell_copied(const struct job *j)
@@ -119,7 +120,7 @@ static int copy(struct job *j)
     if (r == 0 && j->w->moves) {
         r = pass(j, false);
         if (r == 0)
-            r = ask_for_stillness(j);
+            r = atoll_snapshot_ask(j->w);
     }
     if (r == 0)
         r = -atoll_fault("spawn.snapshot_still");
@@ -158,8 +159,20 @@ static int limit_memory(void)
     return setrlimit(RLIMIT_AS, &limit) < 0 ? -errno : 0;
 }
 
+/* Whether the disk of the sandbox is in the pool; ret receives its name there. */
+static bool is_in_pool(const struct atoll_snapshot_work *w,
+                       char ret[static ATOLL_DISK_POOL_NAME_CAP])
+{
+    char kind = atoll_disk_pool_has(w->host, ATOLL_DISK_POOL_KEPT, w->id) ? ATOLL_DISK_POOL_KEPT
+                                                                          : ATOLL_DISK_POOL_DISK;
+
+    atoll_disk_pool_name(ret, kind, w->id);
+    return atoll_disk_pool_has(w->host, kind, w->id);
+}
+
 int atoll_snapshot_do(const void *arg)
 {
+    char disk[ATOLL_DISK_POOL_NAME_CAP];
     struct job j = {.w = arg,
                     .disk_fd = ATOLL_NO_FD,
                     .layer_fd = ATOLL_NO_FD,
@@ -169,6 +182,8 @@ int atoll_snapshot_do(const void *arg)
 
     (void)signal(SIGIO, SIG_IGN); /* a process opens a file while upper.c looks at it */
     r = limit_memory();
+    if (r == 0 && is_in_pool(arg, disk))
+        return atoll_snapshot_cow(arg, disk);
     if (r == 0)
         r = open_job(&j);
     if (r == 0)

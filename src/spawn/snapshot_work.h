@@ -6,7 +6,7 @@
  * The process that copies the writable layer of a sandbox to a new layer; see snapshot.c. It runs in
  * atoll_child_work() and talks with spawn by a socket: it sends ATOLL_SNAPSHOT_ASK when it wants the
  * processes of the sandbox to stand still and waits for a byte; when it has copied, it sends
- * struct atoll_snapshot_copied, and they may go on.
+ * struct atoll_snapshot_copied, and they may go on. It may send that once more, with other figures.
  */
 struct atoll_snapshot_work {
     const struct atoll_spawn_host *host;
@@ -28,6 +28,11 @@ struct atoll_snapshot_copied {
 
 /* arg: struct atoll_snapshot_work. Limits the memory of the calling process for good. */
 int atoll_snapshot_do(const void *arg) ATOLL_MUST_CHECK;
+
+/* Asks for stillness, and waits for it. */
+int atoll_snapshot_ask(const struct atoll_snapshot_work *work) ATOLL_MUST_CHECK;
+/* snapshot_cow.c: the same for a disk in the pool, by the name of its subvolume. */
+int atoll_snapshot_cow(const struct atoll_snapshot_work *work, const char *disk) ATOLL_MUST_CHECK;
 
 /* commit.c: removes our programs from a copy of a writable layer, if they are unchanged. */
 void atoll_commit_remove_tools(int state_fd, int layer_fd);

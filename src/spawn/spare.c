@@ -32,10 +32,11 @@ static uid_t owner(uint32_t outside)
     return atoll_weakened("quota_owner") ? 0 : outside;
 }
 
-/* Maps the ids from `inside` on to the range. */
+/* Maps the ids from `inside` on to the range. A mount of a disk also shows the files of the host's root,
+ * which overlayfs makes in its work directory: without root in the map, such a mount is read-only. */
 static int make_userns(uint32_t inside, uint32_t outside)
 {
-    return atoll_sys_make_userns(owner(outside), inside, outside, RANGE_SIZE);
+    return atoll_sys_make_userns(owner(outside), inside, outside, RANGE_SIZE, inside != 0);
 }
 
 static void drop(int *fd)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "base/fd.h"
 #include "base/text.h"
+#include "spawn/disk_pool.h"
 #include "spawn/layers.h"
 #include "spawn/paths.h"
 #include "spawn/plan_run.h"
@@ -258,11 +259,16 @@ static int open_part(const struct atoll_plan_run *b, const struct atoll_po_bind 
 static int open_layer(const struct atoll_plan_run *b, const char *name)
 {
     ATOLL_AUTOCLOSE int slot = ATOLL_NO_FD;
+    char subvolume[ATOLL_DISK_POOL_NAME_CAP], path[ATOLL_DISK_POOL_NAME_CAP + 16];
     int fd;
 
     if (!b->has_stack || !atoll_text_is_name(name))
         return -EINVAL;
     slot = open(ATOLL_SLOT_STACK, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (slot >= 0 && atoll_disk_pool_is_link(slot, name, subvolume)) {
+        (void)snprintf(path, sizeof(path), ATOLL_DISK_POOL "/%s/u", subvolume);
+        return atoll_paths_open(AT_FDCWD, path, O_PATH | O_DIRECTORY);
+    }
     fd = slot < 0 ? -1 : openat(slot, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
 }

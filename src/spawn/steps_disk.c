@@ -1,14 +1,14 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/loop.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include "base/fd.h"
 #include "base/switches.h"
 #include "spawn/bandwidth.h"
+#include "spawn/disk_pool.h"
+#include "spawn/loop_device.h"
 #include "spawn/paths.h"
 #include "spawn/plan_run.h"
 #include "sys/mnt.h"
@@ -37,39 +37,6 @@ static int mount_tmpfs(const struct atoll_po_disk *disk, struct atoll_error *err
     return fd < 0 ? atoll_fail_errno(err, -fd, "mount tmpfs") : fd;
 }
 
-/* Attaches the image to a free loop device, which is detached when its last user closes it. */
-static int attach_loop(const struct atoll_plan_run *b, char *ret_path, size_t cap,
-                       struct atoll_error *err)
-{
-    ATOLL_AUTOCLOSE int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
-    struct loop_config config = {.fd = (uint32_t)b->image_fd, .block_size = 4096};
-
-    config.info.lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO;
-    (void)snprintf((char *)config.info.lo_file_name, sizeof(config.info.lo_file_name),
-                   ATOLL_BANDWIDTH_NAME "%s", b->id);
-    if (control < 0)
-        return atoll_fail_errno(err, errno, "open loop-control");
-    /* Another process may take the free device between the two calls: try again. */
-    for (int tries = 0; tries < 64; tries++) {
-        int number = ioctl(control, LOOP_CTL_GET_FREE);
-        int fd;
-        if (number < 0)
-            return atoll_fail_errno(err, errno, "find a free loop device");
-        (void)snprintf(ret_path, cap, "/dev/loop%d", number);
-        fd = open(ret_path, O_RDWR | O_CLOEXEC);
-        if (fd < 0)
-            return atoll_fail_errno(err, errno, "open loop device");
-        if (ioctl(fd, LOOP_CONFIGURE, &config) == 0)
-            return fd;
-        if (errno == EINVAL && config.info.lo_flags & LO_FLAGS_DIRECT_IO)
-            config.info.lo_flags &= ~(uint32_t)LO_FLAGS_DIRECT_IO; /* not on this file system */
-        else if (errno != EBUSY)
-            tries = 64;
-        (void)close(fd);
-    }
-    return atoll_fail_errno(err, errno, "configure loop device");
-}
-
 /* The loop device shares this open file description, so the lock lasts exactly as long as the image
  * is attached: an image cannot be mounted twice, and a process that gets the lock knows that it is
  * not mounted. After a spawn was killed, its loop device may need a moment to detach. */
@@ -85,22 +52,22 @@ static int lock_image(int fd, struct atoll_error *err)
 }
 
 /* Attaches the image and sets or removes the limit on the bandwidth of the device. */
-static int attach_limited(struct atoll_plan_run *b, uint64_t io_bytes, char *ret_path, size_t cap,
-                          struct atoll_error *err)
+static int attach_limited(struct atoll_plan_run *b, uint64_t io_bytes,
+                          char ret_path[static ATOLL_LOOP_DEVICE_PATH], struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int lock = ATOLL_NO_FD;
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
 
     if (io_bytes == 0) {
-        fd = attach_loop(b, ret_path, cap, err);
+        fd = atoll_loop_device_attach(b->image_fd, b->id, ret_path, err);
         if (fd >= 0)
-            atoll_bandwidth_unlimit(b, fd);
+            atoll_bandwidth_unlimit(b->host, fd);
         return ATOLL_TAKE_FD(fd);
     }
     lock = atoll_bandwidth_lock(b->host, err);
     if (lock < 0)
         return lock;
-    fd = attach_loop(b, ret_path, cap, err);
+    fd = atoll_loop_device_attach(b->image_fd, b->id, ret_path, err);
     if (fd >= 0 && atoll_bandwidth_limit(b, fd, io_bytes, err) < 0)
         return -EIO;
     return ATOLL_TAKE_FD(fd);
@@ -108,7 +75,7 @@ static int attach_limited(struct atoll_plan_run *b, uint64_t io_bytes, char *ret
 
 static int mount_image(struct atoll_plan_run *b, uint64_t io_bytes, struct atoll_error *err)
 {
-    char device[32];
+    char device[ATOLL_LOOP_DEVICE_PATH];
     const struct atoll_mnt_option options[] = {{"source", device}, {"discard", NULL}, {0}};
     ATOLL_AUTOCLOSE int loop_fd = ATOLL_NO_FD;
     int fd;
@@ -120,7 +87,7 @@ static int mount_image(struct atoll_plan_run *b, uint64_t io_bytes, struct atoll
     /* A new image must be on stable storage before a tenant relies on data written to it. */
     if (b->kept_disk && !b->existing_disk && fsync(b->image_fd) < 0)
         return atoll_fail_errno(err, errno, "write disk image");
-    loop_fd = attach_limited(b, io_bytes, device, sizeof(device), err);
+    loop_fd = attach_limited(b, io_bytes, device, err);
     if (loop_fd < 0)
         return loop_fd;
     /* Replays the journal of a disk that was not unmounted. */
@@ -130,20 +97,19 @@ static int mount_image(struct atoll_plan_run *b, uint64_t io_bytes, struct atoll
 
 int atoll_disk_mount_kept(const struct atoll_spawn_host *host, const char *id)
 {
-    struct atoll_plan_run b = {.host = host, .id = id, .image_fd = ATOLL_NO_FD};
-    char device[32], name[48];
+    char device[ATOLL_LOOP_DEVICE_PATH], name[48];
     const struct atoll_mnt_option options[] = {{"source", device}, {0}};
     ATOLL_AUTOCLOSE int image = ATOLL_NO_FD;
     ATOLL_AUTOCLOSE int loop_fd = ATOLL_NO_FD;
     struct atoll_error err;
 
     (void)snprintf(name, sizeof(name), "%s.img", id);
-    image = b.image_fd = openat(host->disks_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    image = openat(host->disks_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (image < 0)
         return -errno;
     if (lock_image(image, &err) < 0)
         return -EBUSY;
-    loop_fd = attach_loop(&b, device, sizeof(device), &err);
+    loop_fd = atoll_loop_device_attach(image, id, device, &err);
     if (loop_fd < 0)
         return err.errnum > 0 ? -err.errnum : -EIO;
     return atoll_mnt_new("ext4", options, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV | ATOLL_MNT_RDONLY);
@@ -163,8 +129,9 @@ static int enter_plain(struct atoll_plan_run *b, struct atoll_error *err)
 static int enter_mounted(struct atoll_plan_run *b, const struct atoll_po_disk *disk,
                          struct atoll_error *err)
 {
-    ATOLL_AUTOCLOSE int mount_fd = disk->kind == ATOLL_DISK_TMPFS
-                                       ? mount_tmpfs(disk, err)
+    ATOLL_AUTOCLOSE int mount_fd = disk->kind == ATOLL_DISK_TMPFS ? mount_tmpfs(disk, err)
+                                   : disk->kind == ATOLL_DISK_COW
+                                       ? atoll_disk_pool_mount_disk(b, disk, err)
                                        : mount_image(b, disk->io_bytes, err);
     int r;
 
@@ -187,12 +154,13 @@ int atoll_step_disk(struct atoll_plan_run *b, const void *step, struct atoll_err
     const struct atoll_po_disk *disk = step;
     int r;
 
-    if (disk->kind < ATOLL_DISK_TMPFS || disk->kind > ATOLL_DISK_PLAIN)
+    if (disk->kind < ATOLL_DISK_TMPFS || disk->kind > ATOLL_DISK_COW)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "disk kind %u", disk->kind);
     r = disk->kind == ATOLL_DISK_PLAIN ? enter_plain(b, err) : enter_mounted(b, disk, err);
     if (r < 0)
         return r;
     b->disk_in_memory = disk->kind == ATOLL_DISK_TMPFS;
+    b->cow_disk = disk->kind == ATOLL_DISK_COW;
     b->plain_disk = disk->kind == ATOLL_DISK_PLAIN;
     b->laid_out = b->existing_disk && access("u", F_OK) == 0;
     r = make_top(b, "u", 0755);

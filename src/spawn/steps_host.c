@@ -108,6 +108,27 @@ static int open_existing(struct atoll_plan_run *b, const char *name, struct atol
     return 0;
 }
 
+/* DISK makes the disk in the pool, or finds it there. */
+static int mark_kept(struct atoll_plan_run *b, const struct atoll_po_image *image,
+                     struct atoll_error *err)
+{
+    char name[48];
+    int fd;
+
+    if (!image->keep)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "a mark of a disk that ends");
+    b->existing_disk = image->existing;
+    (void)snprintf(name, sizeof(name), "%s.cow", b->id);
+    fd = openat(b->host->disks_fd, name,
+                O_RDONLY | O_NOFOLLOW | O_CLOEXEC | (image->existing ? 0 : O_CREAT | O_EXCL), 0600);
+    if (fd < 0)
+        return image->existing ? atoll_fail(err, ATOLL_ERR_DATA_LOSS, errno,
+                                            "the disk of the sandbox is missing")
+                               : atoll_fail_errno(err, errno, "note the disk");
+    (void)close(fd);
+    return 0;
+}
+
 int atoll_step_image(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_image *image = step;
@@ -119,6 +140,8 @@ int atoll_step_image(struct atoll_plan_run *b, const void *step, struct atoll_er
     if (!b->host->root)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM, "a disk image needs root");
     b->kept_disk = image->keep;
+    if (image->cow)
+        return mark_kept(b, image, err);
     (void)snprintf(name, sizeof(name), "%s.img", b->id);
     if (image->keep && image->existing)
         return open_existing(b, name, err);

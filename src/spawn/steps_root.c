@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/switches.h"
 #include "base/text.h"
+#include "spawn/disk_pool.h"
 #include "spawn/hidden.h"
 #include "spawn/paths.h"
 #include "spawn/plan_run.h"
@@ -31,11 +32,51 @@ static int clone_source(const struct atoll_plan_run *b, const char *source)
     return dir < 0 ? dir : atoll_mnt_clone(dir, "", false);
 }
 
+/* The id map that shows files with the ids of a layer as the sandbox's. ATOLL_NO_FD: none is needed; the
+ * layers of a builder have its ids already. */
+static int map_of(const struct atoll_plan_run *b, const struct atoll_po_layer *layer)
+{
+    int map;
+
+    if (b->ids.mode != ATOLL_IDS_RANGE ||
+        (layer->disk_base != 0 && layer->disk_base == b->ids.outside))
+        return ATOLL_NO_FD;
+    map = layer->disk_base == 0                   ? b->userns_fd
+          : layer->disk_base == b->ids.layer_base ? b->layer_userns_fd
+                                                  : ATOLL_NO_FD;
+    return map < 0 ? -EINVAL : map;
+}
+
+/* Layers that are snapshots are links to the pool, which is beside the directory of the layers. */
+static int attach_pool(struct atoll_plan_run *b, const struct atoll_po_layer *layer,
+                       struct atoll_error *err)
+{
+    const char *slash = strrchr(layer->source, '/');
+    ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
+    char path[64];
+    int map = map_of(b, layer), r;
+
+    (void)snprintf(path, sizeof(path), "%.*s" ATOLL_DISK_POOL,
+                   slash ? (int)(slash - layer->source) + 1 : 0, layer->source);
+    r = tree = clone_source(b, path);
+    if (r == -ENOENT)
+        return 0;
+    if (r >= 0 && map >= 0)
+        r = atoll_mnt_idmap(tree, map);
+    if (r >= 0)
+        r = atoll_mnt_set_attr(tree, ATOLL_MNT_RDONLY, false);
+    if (r >= 0 && mkdir(ATOLL_DISK_POOL, 0755) < 0 && errno != EEXIST)
+        r = -errno;
+    if (r >= 0)
+        r = atoll_mnt_attach(tree, AT_FDCWD, ATOLL_DISK_POOL);
+    return r < 0 ? atoll_fail_errno(err, -r, "attach the pool") : 0;
+}
+
 int atoll_step_layer(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_layer *layer = step;
     ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
-    int r;
+    int map, r;
 
     if (!atoll_text_is_id(layer->slot))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
@@ -49,19 +90,17 @@ int atoll_step_layer(struct atoll_plan_run *b, const void *step, struct atoll_er
                           "and see the log if this persists");
     if (tree < 0)
         return atoll_fail_errno(err, -tree, "open layer %s", layer->slot);
-    /* The layers of a builder have its ids already. */
-    if (b->ids.mode == ATOLL_IDS_RANGE &&
-        !(layer->disk_base != 0 && layer->disk_base == b->ids.outside)) {
-        int userns = layer->disk_base == 0                   ? b->userns_fd
-                     : layer->disk_base == b->ids.layer_base ? b->layer_userns_fd
-                                                             : ATOLL_NO_FD;
-        r = userns < 0 ? -EINVAL : atoll_mnt_idmap(tree, userns);
-        if (r < 0)
-            return atoll_fail_errno(err, -r, "id-map layer %s", layer->slot);
-    }
+    map = map_of(b, layer);
+    r = map == -EINVAL ? map : map >= 0 ? atoll_mnt_idmap(tree, map) : 0;
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "id-map layer %s", layer->slot);
     r = atoll_mnt_attach(tree, AT_FDCWD, layer->slot);
-    b->has_stack |= r == 0 && strcmp(layer->slot, ATOLL_SLOT_STACK) == 0;
-    return r < 0 ? atoll_fail_errno(err, -r, "attach layer %s", layer->slot) : 0;
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "attach layer %s", layer->slot);
+    if (strcmp(layer->slot, ATOLL_SLOT_STACK) != 0)
+        return 0;
+    b->has_stack = true;
+    return attach_pool(b, layer, err);
 }
 
 /* Creates the upper and work directories of the overlay at `target`: u and w for the root, u.usr
@@ -203,7 +242,7 @@ static int mount_overlay(struct atoll_plan_run *b, struct mounting *m, struct at
     const struct atoll_po_overlay *overlay = m->overlay;
     uint64_t attrs = atoll_weakened("mount_flags") ? 0 : ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV;
     /* trusted.* attributes need host privileges. */
-    bool userxattr = overlay->userxattr || b->ids.mode != ATOLL_IDS_RANGE;
+    bool userxattr = overlay->userxattr || b->ids.mode != ATOLL_IDS_RANGE || b->cow_disk;
     int fd, r;
 
     if (overlay->writable) {
@@ -300,6 +339,8 @@ int atoll_root_drop_layers(struct atoll_plan_run *b, struct atoll_error *err)
     if (!b->has_stack)
         return 0;
     b->has_stack = false;
+    if (umount2(ATOLL_DISK_POOL, MNT_DETACH) < 0 && errno != EINVAL && errno != ENOENT)
+        return atoll_fail_errno(err, errno, "detach the pool");
     return umount2(ATOLL_SLOT_STACK, MNT_DETACH) < 0
                ? atoll_fail_errno(err, errno, "detach the layers")
                : 0;
@@ -365,6 +406,8 @@ int atoll_step_pivot(struct atoll_plan_run *b, const void *step, struct atoll_er
 
     (void)step;
     if (hand_out_disk(b, err) < 0)
+        return -EIO;
+    if (b->cow_disk && atoll_disk_pool_limit(b, err) < 0)
         return -EIO;
     if (atoll_weakened("host_files") && show_host_files(b, err) < 0)
         return -EIO;

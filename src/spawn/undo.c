@@ -8,6 +8,7 @@
 #include "base/switches.h"
 #include "spawn/bandwidth.h"
 #include "spawn/child.h"
+#include "spawn/disk_pool.h"
 #include "spawn/sandbox_internal.h"
 #include "sys/ns.h"
 
@@ -33,12 +34,33 @@ static void remove_plain_files(const struct sandbox *s)
     (void)unlinkat(s->all->host->sandboxes_fd, name, AT_REMOVEDIR);
 }
 
+/* Keeps or deletes a disk that can outlive the sandbox. If the start failed, an existing disk is kept. */
+static bool keeps_disk(const struct sandbox *s)
+{
+    return s->state == SANDBOX_FAILED ? s->existing_disk : s->keep_disk;
+}
+
+/* Starts the removal of its disk in the pool. 0: it has none there. */
+static int remove_subvolume(struct sandbox *s)
+{
+    const struct atoll_spawn_host *host = s->all->host;
+    bool kept = atoll_disk_pool_has(host, ATOLL_DISK_POOL_KEPT, s->id);
+    char name[ATOLL_DISK_POOL_NAME_CAP];
+
+    if (!atoll_disk_pool_has(host, ATOLL_DISK_POOL_DISK, s->id) && (!kept || keeps_disk(s)))
+        return 0;
+    atoll_disk_pool_name(name, kept ? ATOLL_DISK_POOL_KEPT : ATOLL_DISK_POOL_DISK, s->id);
+    s->sweeper = atoll_disk_pool_remove(host, name);
+    return s->sweeper < 0 ? s->sweeper : -EAGAIN;
+}
+
 /* A tree (a layer under construction) can be large, so a separate process removes it. -EINPROGRESS
  * while that runs. */
 static int remove_files(struct sandbox *s)
 {
     int dir = s->all->host->sandboxes_fd;
     char name[48];
+    int r;
 
     if (s->sweeper > 0) {
         int status;
@@ -47,6 +69,9 @@ static int remove_files(struct sandbox *s)
         s->sweeper = 0;
     }
     remove_plain_files(s);
+    r = remove_subvolume(s);
+    if (r < 0)
+        return r;
     (void)snprintf(name, sizeof(name), "%s.disk", s->id);
     if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : -errno;
@@ -60,19 +85,19 @@ void atoll_sandbox_drop_disk(const struct atoll_spawn_host *host, const char *id
 
     (void)snprintf(name, sizeof(name), "%s.img", id);
     (void)unlinkat(host->disks_fd, name, 0);
+    (void)snprintf(name, sizeof(name), "%s.cow", id);
+    (void)unlinkat(host->disks_fd, name, 0);
 }
 
-/* Keeps or deletes a disk that can outlive the sandbox. If the start failed, an existing disk is
- * kept. -EAGAIN while a loop device uses it: a stopped sandbox's disk must not be mounted. */
+/* -EAGAIN while a loop device uses it: a stopped sandbox's disk must not be mounted. */
 static int leave_disk(struct sandbox *s)
 {
-    bool keep = s->state == SANDBOX_FAILED ? s->existing_disk : s->keep_disk;
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
     char name[48];
 
     if (!s->kept_disk)
         return 0;
-    if (!keep) {
+    if (!keeps_disk(s)) {
         atoll_sandbox_drop_disk(s->all->host, s->id);
         return 0;
     }

@@ -95,19 +95,24 @@ static int write_proc(pid_t pid, const char *file, const char *text)
     return atoll_fd_write_file(AT_FDCWD, path, text);
 }
 
+static int write_maps(pid_t pid, uint32_t inside, uint32_t outside_uid, uint32_t outside_gid,
+                      uint32_t count, const char *more)
+{
+    char text[80];
+    int r;
+
+    (void)snprintf(text, sizeof(text), "%u %u %u\n%s", inside, outside_gid, count, more);
+    r = write_proc(pid, "gid_map", text);
+    (void)snprintf(text, sizeof(text), "%u %u %u\n%s", inside, outside_uid, count, more);
+    return r < 0 ? r : write_proc(pid, "uid_map", text);
+}
+
 int atoll_sys_write_id_map(pid_t pid, uint32_t inside, uint32_t outside_uid, uint32_t outside_gid,
                            uint32_t count, bool deny_setgroups)
 {
-    char line[64];
-    int r = 0;
+    int r = deny_setgroups ? write_proc(pid, "setgroups", "deny") : 0;
 
-    if (deny_setgroups)
-        r = write_proc(pid, "setgroups", "deny");
-    (void)snprintf(line, sizeof(line), "%u %u %u\n", inside, outside_gid, count);
-    if (r == 0)
-        r = write_proc(pid, "gid_map", line);
-    (void)snprintf(line, sizeof(line), "%u %u %u\n", inside, outside_uid, count);
-    return r < 0 ? r : write_proc(pid, "uid_map", line);
+    return r < 0 ? r : write_maps(pid, inside, outside_uid, outside_gid, count, "");
 }
 
 void atoll_sys_leave_descriptors(int keep_fd)
@@ -118,7 +123,8 @@ void atoll_sys_leave_descriptors(int keep_fd)
     (void)syscall(SYS_close_range, ATOLL_MAX(keep_fd, STDERR_FILENO) + 1, ~0U, 0);
 }
 
-int atoll_sys_make_userns(uid_t owner, uint32_t inside, uint32_t outside, uint32_t count)
+int atoll_sys_make_userns(uid_t owner, uint32_t inside, uint32_t outside, uint32_t count,
+                          bool with_root)
 {
     int hold[2];
     char path[64];
@@ -138,7 +144,7 @@ int atoll_sys_make_userns(uid_t owner, uint32_t inside, uint32_t outside, uint32
     if (pid < 0) {
         r = pid;
     } else {
-        r = atoll_sys_write_id_map(pid, inside, outside, outside, count, false);
+        r = write_maps(pid, inside, outside, outside, count, with_root ? "0 0 1\n" : "");
         (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
         if (r == 0)
             r = result(open(path, O_RDONLY | O_CLOEXEC));

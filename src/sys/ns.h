@@ -35,10 +35,11 @@ int atoll_sys_write_id_map(pid_t pid, uint32_t inside, uint32_t outside_uid, uin
 void atoll_sys_leave_descriptors(int keep_fd);
 
 /* Creates a user namespace owned by `owner` that maps [inside, +count) to [outside, +count) of our
- * namespace, and returns a descriptor of it. Needs CAP_SETUID and CAP_SETGID in our namespace, and
+ * namespace, and returns a descriptor of it. with_root: id 0 is mapped to itself as well, and inside is
+ * not 0; for id maps of mounts only. Needs CAP_SETUID and CAP_SETGID in our namespace, and
  * CAP_SYS_PTRACE for an owner other than 0. */
-int atoll_sys_make_userns(uid_t owner, uint32_t inside, uint32_t outside,
-                          uint32_t count) ATOLL_MUST_CHECK;
+int atoll_sys_make_userns(uid_t owner, uint32_t inside, uint32_t outside, uint32_t count,
+                          bool with_root) ATOLL_MUST_CHECK;
 
 /* Creates a network namespace that belongs to our user namespace and is charged to `owner`, does
  * atoll_sys_network_up() in it, and returns a descriptor of it. This process, which must have one

@@ -1,6 +1,7 @@
 """What the tests of paused and stopped sandboxes share: a daemon to be killed, and a look at the host."""
 
 import contextlib
+import os
 import time
 from pathlib import Path
 
@@ -43,9 +44,9 @@ COUNTER = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.02; done"
 
 
 @contextlib.contextmanager
-def mortal_daemon():
+def mortal_daemon(**environment):
     """A daemon of our own, to be stopped and killed, with a client. Leaks are looked for at its end."""
-    with conftest.running(conftest.BUILD) as daemon:
+    with conftest.running(conftest.BUILD, **environment) as daemon:
         daemon.rest = Rest(daemon.socket)
         yield daemon
 
@@ -89,4 +90,13 @@ def leftovers(daemon, box_id):
     left += [str(path) for path in daemons.below(daemon.state) if path.name.startswith(box_id)
              and path.parent.name != "ended"]
     left += loop_devices(box_id)
+    left += [f"pool/{name}" for name in in_pool(daemon) if box_id in name]
     return left
+
+
+def in_pool(daemon):
+    """What the disk pool has, which is mounted for atoll-spawn and its sandboxes only."""
+    spawn = daemons.spawn_of(daemon.state)
+    with contextlib.suppress(OSError):
+        return os.listdir(f"/proc/{spawn}/root/state/pool")
+    return []

@@ -35,14 +35,15 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="disks with a bandwidt
 
 
 @pytest.fixture(scope="module")
-def rest(daemon):
-    return Rest(daemon.socket)
-
-
-@pytest.fixture(scope="module")
 def mortal():
-    with mortal_daemon() as daemon:
+    """Its large disks are images without a limit, too, to compare with."""
+    with mortal_daemon(ATOLL_DISKS="plain") as daemon:
         yield daemon
+
+
+@pytest.fixture
+def rest(mortal):
+    return mortal.rest
 
 
 @contextlib.contextmanager

@@ -18,9 +18,11 @@ from resting import kill_daemon, leftovers, mortal_daemon, spawn_pid
 NOTE = "/home/user/note"
 
 
-@pytest.fixture(scope="module")
-def mortal():
-    with mortal_daemon() as daemon:
+@pytest.fixture(scope="module", params=["plain", "cow"])
+def mortal(request):
+    """On each kind of disk."""
+    with mortal_daemon(ATOLL_DISKS=request.param) as daemon:
+        daemon.disks = request.param
         yield daemon
 
 

@@ -182,6 +182,8 @@ static void have_ids(struct creation *c)
     char image[64];
 
     c->ret_spec->outside_id = c->spec.outside_id;
+    c->spec.cow_disk = c->spec.resume_disk ? atoll_disk_image_is_cow(n->state_dir, c->spec.id)
+                                           : atoll_plan_wants_cow(&n->plan_host, &c->spec);
     atoll_native_note_ids(n);
     if (!c->spec.resume_disk &&
         atoll_plan_needs_image(&n->plan_host, &c->spec, image, sizeof(image))) {

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "provider/by_list.h"
 #include "provider/disk_image.h"
+#include "provider/pool_image.h"
 #include "sandbox/host.h"
 #include "sandbox/host_template.h"
 #include "sandbox/seccomp.h"
@@ -355,6 +356,16 @@ static void read_cpu(char *out, size_t cap)
     out[end ? end + 1 - out : 0] = '\0';
 }
 
+/* Without a pool there are the other kinds of disks. */
+static void make_pool(const struct atoll_native_config *config)
+{
+    struct atoll_error err;
+
+    if (atoll_pool_image_make(config->state_dir, &err) < 0)
+        atoll_log(config->disks == ATOLL_DISKS_COW ? ATOLL_LOG_WARN : ATOLL_LOG_INFO,
+                  "there are no copy-on-write disks", "error", err.text, NULL);
+}
+
 static int prepare(struct atoll_native *n, const struct atoll_native_config *config,
                    struct atoll_error *err)
 {
@@ -365,6 +376,8 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
         r = atoll_host_template_make(config->state_dir, config->program_dir, err);
     if (r == 0)
         r = atoll_seccomp_build(&n->seccomp, err);
+    if (r == 0 && config->disks != ATOLL_DISKS_PLAIN && caps.root && caps.loop)
+        make_pool(config);
     if (r == 0)
         r = atoll_native_connect_spawn(n, err);
     if (r < 0)
@@ -377,6 +390,8 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
         .subgid = caps.subgid,
         .hides = n->spawn.hides,
         .stacks = n->spawn.stacks,
+        .pool = n->spawn.pool,
+        .disks = config->disks,
         .subid_count = caps.subids ? ATOLL_MIN(caps.subuids, caps.subgids) : 0,
     };
     if (!n->spawn.hides)

@@ -13,6 +13,7 @@ struct atoll_native_config {
     bool volumes_are_given;
     uint32_t volumes; /* that a tenant may have; not given: ATOLL_NATIVE_VOLUMES for free_tenant */
     const char *free_tenant; /* NULL: none */
+    enum atoll_disks disks;
 };
 #define ATOLL_NATIVE_VOLUMES 256
 

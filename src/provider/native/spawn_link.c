@@ -110,6 +110,7 @@ static void on_hello(void *arg, const struct atoll_reply *answer)
         atoll_timer_set(&n->absence.again, n->loop, DELAY_MAX_MS, on_no_answer, n);
         return;
     }
+    n->plan_host.pool = n->spawn.pool;
     n->rpc = ATOLL_TAKE_PTR(n->absence.rpc);
     atoll_timer_cancel(&n->absence.again);
     atoll_timer_cancel(&n->absence.patience);

@@ -1,0 +1,26 @@
+#pragma once
+#include "base/defs.h"
+
+/*
+ * Subvolumes of btrfs: trees that are copied at once, share their blocks and have a limit of their own.
+ * Names are those of entries of the directory `dir`. All return -errno.
+ * Blocking: changes can wait for a commit of the file system, a snapshot always does.
+ */
+
+/* Whether the file is on btrfs. */
+bool atoll_btrfs_is(int fd);
+/* Simple quotas (Linux 6.7): each block counts for the subvolume that wrote it. Others count shared blocks
+ * exactly, at a price that grows with the number of snapshots. */
+bool atoll_btrfs_has_simple_quotas(int fd);
+int atoll_btrfs_enable_simple_quotas(int fd) ATOLL_MUST_CHECK;
+
+int atoll_btrfs_make(int dir, const char *name) ATOLL_MUST_CHECK;
+/* A writable copy of the subvolume whose top is `source`. */
+int atoll_btrfs_snapshot(int dir, const char *name, int source) ATOLL_MUST_CHECK;
+/* Success also if it does not exist. Its blocks are freed later. */
+int atoll_btrfs_remove(int dir, const char *name) ATOLL_MUST_CHECK;
+/* Of the subvolume that has the file. Beyond the limit writes fail with EDQUOT. UINT64_MAX: no limit. */
+int atoll_btrfs_limit(int fd, uint64_t bytes) ATOLL_MUST_CHECK;
+int atoll_btrfs_set_read_only(int fd) ATOLL_MUST_CHECK;
+/* Uses all of a device that has become larger. */
+int atoll_btrfs_grow(int fd) ATOLL_MUST_CHECK;
