@@ -83,6 +83,23 @@ def test_a_read_key_gets_no_token_and_rotation_ends_tokens(world):
     assert run(old) == 401 and run(world.writer.get(path).json["token"]) == 200
 
 
+def test_rotation_ends_signed_previews(world):
+    box = world.box()["id"]
+    path = f"/daytona/sandbox/{box}/ports/3000/signed-preview-url"
+
+    def visit(signed):
+        host = signed["url"].removeprefix("http://")
+        return Rest(world.address, {"Host": host}).get("/").status
+
+    old = world.writer.get(path).json
+    valid = visit(old)  # no server listens there
+    assert valid in (502, 503)
+    assert world.writer.post(f"/daytona/sandbox/{box}/signing-key/rotate").status == 200
+    assert visit(old) not in (valid, 200)
+    assert world.writer.post(f"{path}/{old['token']}/expire").status == 404
+    assert visit(world.writer.get(path).json) == valid
+
+
 def test_failed_builds_give_way(world):
     rest = world.key("builder", "write")
 

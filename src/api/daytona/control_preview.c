@@ -42,12 +42,25 @@ static uint64_t read_end(const char *text)
     return seconds;
 }
 
-/* Hosts have no capitals: the MAC is written with 36 characters. */
+/* Hosts have no capitals: the MAC is written with 36 characters. Before the first rotation of the signing
+ * key its number is not part of the name: tokens of earlier versions remain valid. */
 static void sign(const struct atoll_api *api, const char *head, uint16_t port, char *out)
 {
-    char name[ID_LEN + END_LEN + 16], mac[ATOLL_TOKEN_LEN + 1];
+    char name[ID_LEN + END_LEN + 48], mac[ATOLL_TOKEN_LEN + 1], id[ID_LEN + 1];
+    const struct atoll_sandbox *sandbox;
+    json_t *facts = NULL;
+    int64_t number;
 
+    (void)snprintf(id, sizeof(id), "%.*s", ID_LEN, head);
+    sandbox = atoll_engine_find(api->config.engine, id);
+    if (sandbox)
+        facts = atoll_daytona_facts(sandbox);
+    number = atoll_daytona_fact_number(facts, "keyNumber", 0);
+    json_decref(facts);
     (void)snprintf(name, sizeof(name), "%.*s:%u", ID_LEN + END_LEN, head, port);
+    if (number > 0)
+        (void)snprintf(name + strlen(name), sizeof(name) - strlen(name), ":%lld",
+                       (long long)number);
     atoll_token_make(api, "atoll daytona preview 1", name, mac);
     for (size_t i = 0; i < MAC_LEN; i++)
         out[i] = digits[(unsigned char)mac[i] % 36];
