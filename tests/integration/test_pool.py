@@ -143,6 +143,33 @@ def test_a_kind_that_is_asked_for_waits_in_the_pool(rest):
     wait_until(is_pooled, 60, lambda: "each one is made when it is asked for")
 
 
+def test_disks_that_are_kept_are_made_ahead(pooled, rest):
+    request = {"persistent": True, "limits": {"diskMB": 512}, "env": {"MINE": "yes"}}
+    found = []
+
+    def is_pooled():
+        found.append(Box(rest, **request))
+        if found[-1].view["pooled"]:
+            return True
+        found.pop().destroy()
+        return False
+
+    def disks():
+        return {path.stem for path in (pooled.state / "disks").glob("*.img")}
+
+    wait_until(is_pooled, 60, lambda: "each one is made when it is asked for")
+    box = found[0]
+    assert box.out("echo $MINE; echo kept >file") == "yes"
+    box.do("stop")
+    kill_daemon(pooled)  # with others in the pool, whose disks go
+    pooled.start()
+    wait_until(lambda: box.id in disks(), 30, disks)
+    box.do("resume")
+    assert box.out("echo $MINE; cat file") == "yes\nkept"
+    assert box.destroy() in (200, 204)
+    wait_until(lambda: box.id not in disks(), 30, disks)
+
+
 def test_the_deadline_of_the_first_that_asked_is_not_inherited(rest):
     def is_pooled():
         asked = Box(rest, limits={"diskMB": 1024, "timeoutSeconds": 600})

@@ -14,8 +14,8 @@
  *
  * They are grouped in pool classes. The first class has sandboxes of the host template with default
  * limits, which fit every request that differs only in what can still be changed. The other classes
- * are for kinds of sandboxes that were requested repeatedly, such as another template or a larger
- * disk; and, with a started interpreter, for those in which code ran repeatedly.
+ * are for kinds of sandboxes that were requested repeatedly, such as another template, a larger disk
+ * or a disk that is kept; and, with a started interpreter, for those in which code ran repeatedly.
  * The interpreter has its environment already: requests with variables of their own do not get such
  * a sandbox. Neither do requests that do not announce code, so that a tenant never finds a process
  * that it did not ask for.
@@ -51,8 +51,8 @@ static bool is_disk_in_memory(const struct atoll_limits *limits)
 /* Whether a sandbox made from one spec can be changed to the other. */
 static bool can_become(const struct atoll_spec *made, const struct atoll_spec *wanted)
 {
-    return !wanted->persistent && !*wanted->image && wanted->network == made->network &&
-           wanted->template_kind == made->template_kind &&
+    return wanted->persistent == made->persistent && !*wanted->image &&
+           wanted->network == made->network && wanted->template_kind == made->template_kind &&
            strcmp(wanted->layers ?: "", made->layers ?: "") == 0 &&
            wanted->waived == made->waived && wanted->allow_sudo == made->allow_sudo &&
            wanted->limits.disk_bytes == made->limits.disk_bytes &&
@@ -149,6 +149,7 @@ static struct atoll_pool_class *set_up(struct atoll_engine *engine, const struct
                                            .template_kind = s->spec.template_kind,
                                            .layer_base = s->spec.layer_base,
                                            .network = s->spec.network,
+                                           .persistent = s->spec.persistent,
                                            .allow_sudo = s->spec.allow_sudo};
     pool_class->spec.layers = s->spec.layers;
     atoll_spec_own_layers(&pool_class->spec);
@@ -161,9 +162,9 @@ static bool can_be_pooled(const struct atoll_sandbox *s)
 {
     const struct atoll_engine *engine = s->engine;
 
-    return engine->config.pool > 0 && s->entry == engine->builder && !s->spec.persistent &&
-           !*s->spec.image && !atoll_version_is_temporary(s->version) &&
-           s->options.mount_count == 0 && !s->options.read_only &&
+    return engine->config.pool > 0 && s->entry == engine->builder && !*s->spec.image &&
+           !atoll_version_is_temporary(s->version) && s->options.mount_count == 0 &&
+           !s->options.read_only &&
            (s->spec.network == ATOLL_NETWORK_NONE || atoll_network_serves(s));
 }
 
