@@ -7,7 +7,8 @@
 //
 //   vercel.com/api/…, api.vercel.com/…   the API: goes to ATOLL_URL/vercel/api/…, with ATOLL_API_KEY as
 //                                        the bearer where that is set
-//   NAME.vercel.run/…                    a port of a sandbox: goes to ATOLL_URL with this Host
+//   NAME.vercel.run/…                    a port of a sandbox: goes to ATOLL_URL, with the name in a header,
+//                                        since fetch() does not let its caller set Host
 //
 // Without ATOLL_URL it does nothing. `atoll vercel env` prints the variables.
 import http from 'node:http'
@@ -30,7 +31,7 @@ export function redirect(url, atoll, key) {
   if (url.protocol !== 'https:' && url.protocol !== 'wss:') return undefined
   if (url.hostname === 'vercel.com' && /^\/api(\/|$)/.test(url.pathname)) return at(`/vercel${url.pathname}`, bearer)
   if (url.hostname === 'api.vercel.com') return at(`/vercel/api${url.pathname}`, bearer)
-  if (url.hostname.endsWith(PORT_DOMAIN)) return at(url.pathname, { host: url.hostname })
+  if (url.hostname.endsWith(PORT_DOMAIN)) return at(url.pathname, { 'x-atoll-host': url.hostname })
   // `sandbox sh` asks the host of a terminal whether it answers, at the default port of https.
   if (url.hostname === target.hostname && url.port === '' && target.port !== '' && url.pathname === '/health') return at('/healthz')
   return undefined

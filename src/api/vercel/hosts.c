@@ -1,6 +1,6 @@
 /*
  * Requests by Vercel's own host names, for clients that cannot be told another address: DNS leads the names
- * here, or a client sets the Host header (clients/vercel/vercel.mjs).
+ * here, or a header has the name (clients/vercel/vercel.mjs).
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +11,8 @@
 #include "api/vercel/session_internal.h"
 
 #define PORT_DOMAIN "vercel.run"
+/* In place of Host, from a client that cannot set that. A browser sends it only where CORS permits. */
+#define HOST_HEADER "x-atoll-host"
 
 /* Paths at these hosts, and the paths of this daemon that they stand for. What follows them is the
  * same. */
@@ -77,6 +79,7 @@ static bool serve_port(struct atoll_api *api, struct atoll_http_request *req, co
 bool atoll_vercel_serve(void *state, struct atoll_http_request *req)
 {
     const char *host = atoll_http_header(req, "host");
+    const char *shown = atoll_http_header(req, HOST_HEADER);
 
-    return host && (serve_api(state, req, host) || serve_port(state, req, host));
+    return host && (serve_api(state, req, host) || serve_port(state, req, shown ? shown : host));
 }

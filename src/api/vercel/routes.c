@@ -51,5 +51,6 @@ static const struct atoll_routes *const tables[] = {&atoll_vercel_control_routes
                                                     &atoll_vercel_interactive_routes, NULL};
 
 const struct atoll_facade atoll_vercel_facade = {.tables = tables,
+                                                 .key = &atoll_vercel_key,
                                                  .open = atoll_vercel_open,
                                                  .serve = atoll_vercel_serve};

@@ -52,8 +52,8 @@ static void fail_path(struct atoll_api_call *call, const struct atoll_error *err
         atoll_api_fail(call, error);
 }
 
-/* Directories. The engine makes missing parents too, which this API does not: the parent is looked up
- * first. */
+/* Directories. The engine makes missing parents, too, and accepts a directory that exists, which this API
+ * does not: both paths are looked up first. */
 
 struct making {
     struct atoll_api_call *call;
@@ -69,18 +69,31 @@ static void made(void *arg, const struct atoll_am_entry *entry ATOLL_UNUSED,
         reply_empty(arg);
 }
 
-static void parent_found(void *arg, const struct atoll_am_entry *entry,
-                         const struct atoll_error *error)
+static void place_found(void *arg, const struct atoll_am_entry *entry ATOLL_UNUSED,
+                        const struct atoll_error *error)
 {
     struct making *m = arg;
     struct atoll_api_call *call = m->call;
 
-    if (error)
+    if (!error)
+        atoll_vercel_refuse(call, 400, NULL, "%s exists already", m->path);
+    else if (error->kind != ATOLL_ERR_NOT_FOUND)
         fail_path(call, error);
-    else if (entry->type == ATOLL_ENTRY_FILE)
-        atoll_vercel_refuse(call, 400, NULL, "%s: not a directory", entry->path);
     else
         atoll_files_mkdir(call->engine, call->params.id, NULL, m->path, made, call);
+    free(m);
+}
+
+static void parent_found(void *arg, const struct atoll_am_entry *entry ATOLL_UNUSED,
+                         const struct atoll_error *error)
+{
+    struct making *m = arg;
+
+    if (!error) {
+        atoll_files_stat(m->call->engine, m->call->params.id, NULL, m->path, place_found, m);
+        return;
+    }
+    fail_path(m->call, error);
     free(m);
 }
 
