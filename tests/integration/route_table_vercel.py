@@ -132,4 +132,10 @@ TABLE = {
     "GET /vercel/interactive/{sid}": Entry(
         Ask(101, "?token={token}", body='{"type":"start","command":"echo","args":["hi"]}', by="ws"),
         Ask(404, "?token=x", by="ws"), given=terminal),
+    "GET /vercel/api/v2/user": Entry(Ask(200, check=has("user", "defaultTeamId")), None),
+    "GET /vercel/api/v2/teams": Entry(Ask(200, check=has("teams")), None),
+    "GET /vercel/api/v2/teams/{key}": Entry(Ask(200, check=has("slug")), None,
+                                            given=lambda world: {"key": "team_atoll"}),
+    "GET /vercel/api/v2/projects/{key}": Entry(Ask(200, check=shows("key")), None,
+                                               given=lambda world: {"key": "prj_atoll"}),
 }

@@ -46,9 +46,10 @@ static const struct atoll_routes life_routes = {life_rows, ATOLL_ARRAY_LEN(life_
                                                 &atoll_vercel_session_protocol, atoll_vercel_params,
                                                 ATOLL_VERCEL_PARAM_COUNT};
 
-static const struct atoll_routes *const tables[] = {&atoll_vercel_control_routes, &life_routes,
-                                                    &atoll_vercel_session_routes,
-                                                    &atoll_vercel_interactive_routes, NULL};
+static const struct atoll_routes *const tables[] = {
+    &atoll_vercel_control_routes, &life_routes,
+    &atoll_vercel_session_routes, &atoll_vercel_interactive_routes,
+    &atoll_vercel_account_routes, NULL};
 
 const struct atoll_facade atoll_vercel_facade = {.tables = tables,
                                                  .key = &atoll_vercel_key,

@@ -38,6 +38,7 @@ extern const struct atoll_facade atoll_vercel_facade; /* routes.c */
  */
 extern const struct atoll_routes atoll_vercel_control_routes;     /* routes.c */
 extern const struct atoll_routes atoll_vercel_session_routes;     /* session_routes.c */
+extern const struct atoll_routes atoll_vercel_account_routes;     /* account.c */
 extern const struct atoll_routes atoll_vercel_interactive_routes; /* interactive.c: own protocol */
 
 /*

@@ -1,0 +1,65 @@
+// The command `sandbox`.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { mkdtemp, readFile, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { HERE, program } from './helpers.mjs'
+
+const CLI = join(HERE, 'node_modules', 'sandbox', 'bin', 'sandbox.mjs')
+const sandbox = async (...args) => {
+  const ended = await program(process.execPath, [CLI, ...args])
+  if (ended.code !== 0) throw new Error(`sandbox ${args.join(' ')}: ${ended.code}\n${ended.stdout}${ended.stderr}`)
+  return ended
+}
+
+describe('the command', () => {
+  const name = `cli-${Math.random().toString(36).slice(2, 10)}`
+  before(() => sandbox('create', '--name', name, '--timeout', '10m'))
+  after(() => sandbox('remove', name).catch(() => {}))
+
+  test('list', async () => {
+    assert.match((await sandbox('list')).stdout, new RegExp(name))
+  })
+
+  test('exec: output and status', async () => {
+    const { stdout } = await sandbox('exec', name, 'sh', '-c', 'echo out; pwd')
+    assert.equal(stdout, 'out\n/vercel/sandbox\n')
+    const ended = await program(process.execPath, [CLI, 'exec', name, 'sh', '-c', 'exit 7'])
+    assert.equal(ended.code, 7)
+  })
+
+  test('exec: variables, directory and sudo', async () => {
+    const { stdout } = await sandbox('exec', '--sudo', '--env', 'A=b', '--workdir', '/tmp', name, 'sh', '-c', 'echo $A; pwd; id -un')
+    assert.equal(stdout, 'b\n/tmp\nroot\n')
+  })
+
+  test('copy', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'vercel-cli-'))
+    await writeFile(join(directory, 'up.txt'), 'carried')
+    await sandbox('copy', join(directory, 'up.txt'), `${name}:/vercel/sandbox/up.txt`)
+    await sandbox('copy', `${name}:/vercel/sandbox/up.txt`, join(directory, 'down.txt'))
+    assert.equal(await readFile(join(directory, 'down.txt'), 'utf8'), 'carried')
+  })
+
+  test('a shell in a terminal', async () => {
+    const command = `stty cols 80 rows 24; ${process.execPath} ${CLI} exec --interactive ${name} sh`
+    const child = spawn('script', ['-qec', command, '/dev/null'], { cwd: HERE, stdio: ['pipe', 'pipe', 'inherit'], timeout: 30_000 })
+    let shown = ''
+    child.stdout.on('data', (data) => {
+      const before = shown
+      shown += data
+      if (!before.includes('▲ ') && shown.includes('▲ ')) child.stdin.write('tty; echo $((6 * 7)); exit 5\n')
+    })
+    const code = await new Promise((resolve) => child.on('exit', resolve))
+    assert.match(shown, /\/dev\/pts\/\d+\s+42/)
+    assert.equal(code, 5, shown)
+  })
+
+  test('stop, and start again by the next command', async () => {
+    await sandbox('exec', name, 'touch', 'kept')
+    await sandbox('stop', name)
+    await sandbox('exec', name, 'test', '-e', 'kept')
+  })
+})
