@@ -4,9 +4,13 @@
 #include "cli/collection.h"
 #include "cli/print.h"
 
+#define MIB ((uint64_t)1024 * 1024)
+
 static const struct atoll_cli_column columns[] = {
     {.title = "NAME", .member = "name"},
     {.title = "PROVIDER", .member = "provider"},
+    {.title = "USED", .member = "used_bytes", .form = ATOLL_CLI_FORM_BYTES},
+    {.title = "SIZE", .member = "size_bytes", .form = ATOLL_CLI_FORM_BYTES},
     {.title = "AGE", .member = "created_at", .form = ATOLL_CLI_FORM_AGE},
     {.title = NULL},
 };
@@ -28,11 +32,14 @@ const struct atoll_cli_verb atoll_cli_volume_ls = {
 struct options {
     struct atoll_cli_common common;
     const char *provider;
+    uint64_t size_bytes;
 };
 
 static const struct atoll_cli_option options_table[] = {
     {"provider", 0, ATOLL_CLI_TEXT, offsetof(struct options, provider), "PROVIDER",
      "provider that keeps it (default: the one that makes templates)", NULL},
+    {"size", 0, ATOLL_CLI_SIZE, offsetof(struct options, size_bytes), "SIZE",
+     "the most that its files may take (default: as the operator says)", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
@@ -44,7 +51,12 @@ static int create(struct atoll_cli *cli, const void *options, int argc ATOLL_UNU
     ATOLL_AUTOJSON json_t *request =
         json_pack("{s:s, s:s*}", "name", argv[0], "provider", o->provider);
     ATOLL_AUTOJSON json_t *reply = NULL;
-    int r = atoll_cli_call(cli, "POST", "/api/volumes", request, &reply, err);
+    int r;
+
+    if (o->size_bytes)
+        (void)json_object_set_new(request, "sizeMB",
+                                  json_integer((json_int_t)((o->size_bytes + MIB - 1) / MIB)));
+    r = atoll_cli_call(cli, "POST", "/api/volumes", request, &reply, err);
 
     if (r < 0)
         return r;

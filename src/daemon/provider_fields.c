@@ -51,6 +51,7 @@ static const struct atoll_yaml_field kind_names[8];
 static const struct atoll_yaml_field native_fields[] = {
     COMMON,
     {"volumes", ATOLL_YAML_WHOLE, false, 0, 100000, NULL},
+    {"volume_mb", ATOLL_YAML_WHOLE, false, 0, 1 << 24, NULL},
     {0}};
 
 static const struct atoll_yaml_field registry_fields[] = {

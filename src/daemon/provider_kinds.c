@@ -62,6 +62,9 @@ static int open_native(const struct atoll_daemon_place *place,
         .program_dir = place->program_dir,
         .volumes_are_given = json_object_get(entry->settings, "volumes") != NULL,
         .volumes = (uint32_t)atoll_setting_number(entry->settings, "volumes"),
+        .volume_bytes = json_object_get(entry->settings, "volume_mb")
+                            ? (uint64_t)atoll_setting_number(entry->settings, "volume_mb") << 20
+                            : ATOLL_NATIVE_VOLUME_BYTES,
         .free_tenant = ATOLL_OPERATOR_TENANT,
         .disks = place->disks,
     };

@@ -723,7 +723,8 @@ void atoll_build_drop(struct atoll_build *build);
 
 struct atoll_volume_view {
     const char *name, *provider;
-    int64_t created_unix_ms; /* 0: unknown */
+    int64_t created_unix_ms;         /* 0: unknown */
+    uint64_t size_bytes, used_bytes; /* size_bytes 0: no limit is known, nor what is used */
 };
 /* provider NULL: the first that has volumes. UNIMPLEMENTED. */
 void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const char *provider,

@@ -145,7 +145,8 @@ struct atoll_po_bind {
     uint32_t kind;
     const char *target;
     uint32_t mode;
-    struct atoll_bytes content; /* FILE */
+    /* FILE; VOLUME: a new one has the limit of this formatted image, a path below the state directory */
+    struct atoll_bytes content;
     const char *name; /* CACHE, VOLUME: TENANT/NAME; PART: a mount point in the root; LAYER: of
                                  * the layer */
 };

@@ -50,7 +50,8 @@ enum atoll_spawn_type {
     4u /* stacks in OVERLAY, ATOLL_PLAN_BIND, COMMIT of any part of a disk */
 #define ATOLL_SPAWN_GIVES_SNAPSHOTS 8u /* ATOLL_SPAWN_SNAPSHOT, of sandboxes that it made itself */
 #define ATOLL_SPAWN_GIVES_VOLUMES 16u  /* ATOLL_BIND_VOLUME, ATOLL_SPAWN_DROP_VOLUME */
-#define ATOLL_SPAWN_GIVES_POOL 32u     /* ATOLL_DISK_COW */
+#define ATOLL_SPAWN_GIVES_VOLUME_IMAGES 64u /* ATOLL_BIND_VOLUME with an image */
+#define ATOLL_SPAWN_GIVES_POOL 32u          /* ATOLL_DISK_COW */
 
 struct atoll_sm_hello {
     uint32_t version;

@@ -106,6 +106,8 @@ struct atoll_provider_layer {
 struct atoll_provider_volume {
     char name[65];           /* unique for its tenant */
     int64_t created_unix_ms; /* 0: unknown */
+    uint64_t size_bytes;     /* its limit; 0: none, or unknown */
+    uint64_t used_bytes;     /* of the disk, if it has a limit */
 };
 
 /* agent_fd: a connected stream to the agent, owned by the callback. boot_us: how long the start

@@ -96,6 +96,7 @@ int atoll_spawn_read_hello(const struct atoll_frame *frame, struct atoll_spawn_i
     info->network = hello.gives & ATOLL_SPAWN_GIVES_NETWORK;
     info->snapshots = hello.gives & ATOLL_SPAWN_GIVES_SNAPSHOTS;
     info->volumes = hello.gives & ATOLL_SPAWN_GIVES_VOLUMES;
+    info->volume_images = hello.gives & ATOLL_SPAWN_GIVES_VOLUME_IMAGES;
     info->pool = hello.gives & ATOLL_SPAWN_GIVES_POOL;
     info->stacks = hello.gives & ATOLL_SPAWN_GIVES_STACKS;
     r = atoll_text_copy(info->instance, sizeof(info->instance), hello.instance);

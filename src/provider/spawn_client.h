@@ -14,12 +14,13 @@ struct atoll_spawn_info {
     uint32_t id_slots;                      /* ranges in each block; 0: without root */
     uint32_t id_bases[ATOLL_ID_BLOCKS_MAX]; /* first ids of its blocks */
     size_t id_blocks;
-    bool hides;     /* see atoll_sm_hello */
-    bool stacks;    /* ATOLL_SPAWN_GIVES_STACKS */
-    bool snapshots; /* ATOLL_SPAWN_GIVES_SNAPSHOTS */
-    bool volumes;   /* ATOLL_SPAWN_GIVES_VOLUMES */
-    bool pool;      /* ATOLL_SPAWN_GIVES_POOL */
-    bool network;   /* its sandboxes can have a network */
+    bool hides;         /* see atoll_sm_hello */
+    bool stacks;        /* ATOLL_SPAWN_GIVES_STACKS */
+    bool snapshots;     /* ATOLL_SPAWN_GIVES_SNAPSHOTS */
+    bool volumes;       /* ATOLL_SPAWN_GIVES_VOLUMES */
+    bool volume_images; /* ATOLL_SPAWN_GIVES_VOLUME_IMAGES */
+    bool pool;          /* ATOLL_SPAWN_GIVES_POOL */
+    bool network;       /* its sandboxes can have a network */
     char instance[17];
     char cgroup_path[512]; /* for atoll_cgroups_open() */
 };

@@ -23,6 +23,10 @@ bool atoll_plan_wants_cow(const struct atoll_plan_host *host, const struct atoll
 bool atoll_plan_needs_image(const struct atoll_plan_host *host, const struct atoll_spec *spec,
                             char *ret_name, size_t cap);
 
+/* The formatted image of volumes that the sandbox makes, if spec->volume_bytes is set, and its inodes. */
+void atoll_plan_volume_image(const struct atoll_spec *spec, char *ret_name, size_t cap);
+uint64_t atoll_plan_volume_inodes(const struct atoll_spec *spec);
+
 /* FAILED_PRECONDITION if a limit cannot be enforced and was not waived. */
 int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec *spec,
                      const struct atoll_buf *seccomp, struct atoll_buf *plan,

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/switches.h"
 #include "base/text.h"
+#include "sandbox/plan_builder.h"
 #include "sandbox/plan_internal.h"
 #include "sandbox/stack.h"
 
@@ -12,6 +13,10 @@
  */
 
 #define SLOT_HOST_FILES "hostfiles"
+#define MIB ((uint64_t)1024 * 1024)
+/* Of a volume with a limit. */
+#define BYTES_PER_INODE 16384
+#define INODES_LEAST 1024
 
 static int add_layer(struct atoll_buf *plan, const char *slot, const char *source,
                      uint32_t disk_base)
@@ -198,6 +203,22 @@ int atoll_plan_add_runsc_root(const struct atoll_plan_host *host, const struct a
     return r < 0 ? r : add_usr(host, spec, plan);
 }
 
+static int add_volume(struct atoll_buf *plan, const struct atoll_spec *spec,
+                      const struct atoll_mount *m)
+{
+    char name[2 * 65], image[64] = "";
+    struct atoll_po_bind bind = {.kind = m->read_only ? ATOLL_BIND_VOLUME_READ : ATOLL_BIND_VOLUME,
+                                 .target = m->path + 1,
+                                 .mode = 0777, /* all users of the tenant's sandboxes may write */
+                                 .name = name};
+
+    (void)snprintf(name, sizeof(name), "%s/%s", spec->tenant, m->volume);
+    if (spec->volume_bytes)
+        atoll_plan_volume_image(spec, image, sizeof(image));
+    bind.content = (struct atoll_bytes){(const uint8_t *)image, strlen(image)};
+    return atoll_plan_add(plan, ATOLL_PLAN_BIND, &atoll_po_bind_desc, &bind);
+}
+
 static int add_bind(struct atoll_buf *plan, enum atoll_plan_bind_kind kind, const char *target,
                     uint32_t mode, const char *name)
 {
@@ -304,20 +325,25 @@ int atoll_plan_add_builder(const struct atoll_spec *spec, struct atoll_buf *plan
     return r;
 }
 
-/* All users of the tenant's sandboxes may write to a new volume. */
 int atoll_plan_add_volumes(const struct atoll_spec *spec, struct atoll_buf *plan)
 {
-    char name[2 * 65];
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i < spec->mount_count; i++) {
-        const struct atoll_mount *m = &spec->mounts[i];
-
-        (void)snprintf(name, sizeof(name), "%s/%s", spec->tenant, m->volume);
-        r = add_bind(plan, m->read_only ? ATOLL_BIND_VOLUME_READ : ATOLL_BIND_VOLUME, m->path + 1,
-                     0777, name);
-    }
+    for (size_t i = 0; r == 0 && i < spec->mount_count; i++)
+        r = add_volume(plan, spec, &spec->mounts[i]);
     return r;
+}
+
+void atoll_plan_volume_image(const struct atoll_spec *spec, char *ret_name, size_t cap)
+{
+    (void)snprintf(ret_name, cap, "images/ext4j-%llu-%llu.img",
+                   (unsigned long long)((spec->volume_bytes + MIB - 1) / MIB),
+                   (unsigned long long)atoll_plan_volume_inodes(spec));
+}
+
+uint64_t atoll_plan_volume_inodes(const struct atoll_spec *spec)
+{
+    return ATOLL_MAX(spec->volume_bytes / BYTES_PER_INODE, (uint64_t)INODES_LEAST);
 }
 
 /* "/a/b", without "." and "..". */

@@ -159,6 +159,7 @@ struct atoll_spec {
     const char *network_json;  /* likewise */
     const struct atoll_mount *mounts;
     size_t mount_count;
+    uint64_t volume_bytes; /* limit of the volumes that it makes; 0: the provider's default */
     const struct atoll_registry_login *login; /* overrides the provider's own; NULL: not set */
 };
 

@@ -103,6 +103,9 @@ atoll_step_fn atoll_step_hostname, atoll_step_loopback, atoll_step_rlimit, atoll
 atoll_step_fn atoll_step_runsc;                             /* steps_runsc.c */
 atoll_step_fn atoll_step_network;                           /* steps_network.c */
 
+/* steps_host.c: copies data extents only: a new file system is nearly all holes. */
+int atoll_copy_sparse(int from, int to) ATOLL_MUST_CHECK;
+
 /* steps_disk.c: mounts the kept disk of a sandbox that does not run, and returns the top of it; the mount
  * ends with the descriptor. -ENOENT: it has no kept disk. -EBUSY: it is in use. */
 int atoll_disk_mount_kept(const struct atoll_spawn_host *host, const char *id) ATOLL_MUST_CHECK;

@@ -203,6 +203,7 @@ static int do_hello(struct atoll_server *server, uint32_t id, const void *msg,
                  (server->host->network ? ATOLL_SPAWN_GIVES_NETWORK : 0) |
                  ATOLL_SPAWN_GIVES_STACKS | ATOLL_SPAWN_GIVES_SNAPSHOTS |
                  ATOLL_SPAWN_GIVES_VOLUMES |
+                 (server->host->root ? ATOLL_SPAWN_GIVES_VOLUME_IMAGES : 0) |
                  (server->host->pool_fd >= 0 ? ATOLL_SPAWN_GIVES_POOL : 0),
     };
 

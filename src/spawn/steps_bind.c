@@ -13,6 +13,7 @@
 #include "spawn/layers.h"
 #include "spawn/paths.h"
 #include "spawn/plan_run.h"
+#include "spawn/volume_image.h"
 #include "sys/mnt.h"
 
 /*
@@ -195,12 +196,11 @@ static int open_file(const struct atoll_plan_run *b, const struct atoll_po_bind 
     return r < 0 ? r : ATOLL_TAKE_FD(fd);
 }
 
-/* TOP/TENANT/NAME; only the last directory belongs to the sandbox. */
-static int open_kept(const struct atoll_plan_run *b, const struct atoll_po_bind *bind,
-                     const char *top, uint32_t owner)
+/* Opens TOP/TENANT; *ret_name is the rest of the name. */
+static int open_tenant(const struct atoll_plan_run *b, const struct atoll_po_bind *bind,
+                       const char *top, const char **ret_name)
 {
     const char *slash = strchr(bind->name, '/');
-    ATOLL_AUTOCLOSE int tenant_fd = ATOLL_NO_FD;
     char tenant[65], path[80];
 
     if (!slash || (size_t)(slash - bind->name) >= sizeof(tenant))
@@ -213,8 +213,18 @@ static int open_kept(const struct atoll_plan_run *b, const struct atoll_po_bind 
     if ((mkdirat(b->state_fd, top, 0700) < 0 && errno != EEXIST) ||
         (mkdirat(b->state_fd, path, 0700) < 0 && errno != EEXIST))
         return -errno;
-    tenant_fd = atoll_paths_open(b->state_fd, path, O_PATH | O_DIRECTORY);
-    return tenant_fd < 0 ? tenant_fd : open_owned(tenant_fd, slash + 1, owner, bind->mode, true);
+    *ret_name = slash + 1;
+    return atoll_paths_open(b->state_fd, path, O_RDONLY | O_DIRECTORY);
+}
+
+/* TOP/TENANT/NAME; only the last directory belongs to the sandbox. */
+static int open_kept(const struct atoll_plan_run *b, const struct atoll_po_bind *bind,
+                     const char *top, uint32_t owner)
+{
+    const char *name = NULL;
+    ATOLL_AUTOCLOSE int tenant_fd = open_tenant(b, bind, top, &name);
+
+    return tenant_fd < 0 ? tenant_fd : open_owned(tenant_fd, name, owner, bind->mode, true);
 }
 
 static bool is_volume(const struct atoll_po_bind *bind)
@@ -228,12 +238,47 @@ static bool is_mapped(const struct atoll_plan_run *b)
     return b->ids.mode == ATOLL_IDS_RANGE && b->ids.layer_base != b->ids.outside;
 }
 
-static int open_volume(const struct atoll_plan_run *b, const struct atoll_po_bind *bind)
+/* Makes the volume if it is missing: an image if the step names a formatted one. 1: it is an image. */
+static int make_volume(const struct atoll_plan_run *b, const struct atoll_po_bind *bind,
+                       int tenant_fd, const char *name)
 {
+    ATOLL_AUTOCLOSE int source = ATOLL_NO_FD;
+    char path[64];
+    struct stat st;
+    int r;
+
+    if (fstatat(tenant_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return S_ISREG(st.st_mode);
+    if (bind->content.len == 0)
+        return 0;
+    if (!b->host->root || bind->content.len >= sizeof(path))
+        return -EINVAL;
+    memcpy(path, bind->content.data, bind->content.len);
+    path[bind->content.len] = '\0';
+    source = atoll_paths_open(b->state_fd, path, O_RDONLY);
+    r = source < 0 ? source : atoll_volume_image_make(tenant_fd, name, source);
+    return r < 0 ? r : 1;
+}
+
+/* Returns a detached mount. */
+static int mount_volume(const struct atoll_plan_run *b, const struct atoll_po_bind *bind)
+{
+    uint32_t owner = is_mapped(b) ? b->ids.layer_base : atoll_plan_run_outside(b, 0);
+    const char *name = NULL;
+    ATOLL_AUTOCLOSE int tenant_fd = ATOLL_NO_FD;
+    ATOLL_AUTOCLOSE int source = ATOLL_NO_FD;
+    int r;
+
     if (is_mapped(b) && (b->ids.layer_base == 0 || b->layer_userns_fd < 0))
         return -EINVAL;
-    return open_kept(b, bind, ATOLL_VOLUMES,
-                     is_mapped(b) ? b->ids.layer_base : atoll_plan_run_outside(b, 0));
+    tenant_fd = open_tenant(b, bind, ATOLL_VOLUMES, &name);
+    r = tenant_fd < 0 ? tenant_fd : make_volume(b, bind, tenant_fd, name);
+    if (r > 0)
+        return atoll_volume_image_mount(tenant_fd, name, owner, bind->mode);
+    if (r < 0)
+        return r;
+    source = open_owned(tenant_fd, name, owner, bind->mode, true);
+    return source < 0 ? source : atoll_mnt_clone(source, "", false);
 }
 
 /* A file or directory of a tree. Links lead to the tree's own root. */
@@ -288,9 +333,6 @@ static int open_source(struct atoll_plan_run *b, const struct atoll_po_bind *bin
         return open_file(b, bind, path);
     case ATOLL_BIND_CACHE:
         return open_kept(b, bind, "caches", atoll_plan_run_outside(b, 0));
-    case ATOLL_BIND_VOLUME:
-    case ATOLL_BIND_VOLUME_READ:
-        return open_volume(b, bind);
     case ATOLL_BIND_PART:
         return open_part(b, bind);
     case ATOLL_BIND_LAYER:
@@ -300,28 +342,44 @@ static int open_source(struct atoll_plan_run *b, const struct atoll_po_bind *bin
     }
 }
 
+/* Returns a detached mount of what the step names. */
+static int mount_source(struct atoll_plan_run *b, const struct atoll_po_bind *bind,
+                        bool *ret_directory)
+{
+    ATOLL_AUTOCLOSE int source = ATOLL_NO_FD;
+    struct stat st;
+
+    *ret_directory = true;
+    if (is_volume(bind))
+        return mount_volume(b, bind);
+    source = b->plain_disk ? open_source(b, bind) : -EINVAL;
+    if (source < 0)
+        return source;
+    if (fstat(source, &st) < 0)
+        return -errno;
+    *ret_directory = S_ISDIR(st.st_mode);
+    return atoll_mnt_clone(source, "", false);
+}
+
 int atoll_step_bind(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_bind *bind = step;
-    ATOLL_AUTOCLOSE int source = b->plain_disk || is_volume(bind) ? open_source(b, bind) : -EINVAL;
+    bool directory = true;
+    ATOLL_AUTOCLOSE int tree = mount_source(b, bind, &directory);
     ATOLL_AUTOCLOSE int point = ATOLL_NO_FD;
-    ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
     uint64_t attrs =
         ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV |
         (bind->kind == ATOLL_BIND_LAYER || bind->kind == ATOLL_BIND_VOLUME_READ ? ATOLL_MNT_RDONLY
                                                                                 : 0);
-    struct stat st;
-    int r = source < 0 ? source : fstat(source, &st) < 0 ? -errno : 0;
+    int r = tree < 0 ? tree : 0;
 
     b->binds++;
     if (r == 0) {
-        point = atoll_point_open(b, bind->target, S_ISDIR(st.st_mode), err);
+        point = atoll_point_open(b, bind->target, directory, err);
         if (point < 0)
             return point;
     }
-    if (r >= 0)
-        r = tree = atoll_mnt_clone(source, "", false);
-    if (r >= 0 && is_volume(bind) && is_mapped(b))
+    if (r == 0 && is_volume(bind) && is_mapped(b))
         r = atoll_mnt_idmap(tree, b->layer_userns_fd);
     if (r >= 0)
         r = atoll_mnt_set_attr(tree, attrs, false);

@@ -79,8 +79,7 @@ int atoll_step_cgroup(struct atoll_plan_run *b, const void *step, struct atoll_e
     return 0;
 }
 
-/* Copies data extents only: a new file system is nearly all holes. */
-static int copy_sparse(int from, int to)
+int atoll_copy_sparse(int from, int to)
 {
     struct stat st;
     off_t at = 0;
@@ -151,6 +150,6 @@ int atoll_step_image(struct atoll_plan_run *b, const void *step, struct atoll_er
     b->image_fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (b->image_fd < 0)
         return atoll_fail_errno(err, errno, "create disk image");
-    r = copy_sparse(source, b->image_fd);
+    r = atoll_copy_sparse(source, b->image_fd);
     return r < 0 ? atoll_fail_errno(err, -r, "copy image") : 0;
 }

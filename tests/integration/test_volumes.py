@@ -1,5 +1,8 @@
 """Named volumes of native sandboxes: shared, kept, removed, and out of the reach of other tenants."""
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import pytest
 
 from boxes import Box
@@ -255,3 +258,77 @@ def test_copies_by_the_command_line(daemon, tmp_path):
     assert (tmp_path / "back/sub/f").read_text() == "deep"
     assert daemon.atoll("run", "--volume", "copied:/v", "--", "cat", "/v/tree/sub/f", check=True).stdout == "deep"
     daemon.atoll("volume", "rm", "copied", check=True)
+
+
+def attached():
+    """Loop devices of volumes."""
+    names = (path / "loop/backing_file" for path in Path("/sys/block").glob("loop*"))
+    return [name.read_text() for name in names if name.exists() and "/volumes/" in name.read_text()]
+
+
+@pytest.fixture
+def limited(mortal):
+    made = mortal.rest.post("/api/volumes", {"name": "small", "sizeMB": 32})
+    if made.status == 409 and "cannot limit" in made.json["error"]["message"]:
+        pytest.skip("this host cannot limit volumes")
+    assert made.status == 201, made.body
+    yield "/api/volumes/small/files"
+    assert mortal.rest.delete("/api/volumes/small").status == 204
+
+
+def test_a_limit_holds_for_all_writers(mortal, make, limited):
+    one, two = make(("small", "/v")), make(("small", "/v"))
+    reader = make(("small", "/v", READ))
+    one.out("echo shared > /v/f; chmod 640 /v/f")
+    assert two.out("cat /v/f; stat -c '%U %a' /v/f /v; ls -A /v") == "shared\nuser 640\nroot 777\nf"
+    assert reader.out("cat /v/f") == "shared"
+    assert reader.run("touch /v/x")["result"]["exit_code"] != 0
+    # One file system for all: what one fills, the others lack.
+    full = one.run("dd if=/dev/zero of=/v/big bs=1M count=64", user="root")
+    assert full["result"]["exit_code"] != 0 and "No space left" in full["stderr"]
+    assert two.run("dd if=/dev/zero of=/v/more bs=1M count=4")["result"]["exit_code"] != 0
+    assert mortal.rest.put(limited, b"x" * (4 << 20), path="upload").status in (429, 507)
+    view = next(v for v in mortal.rest.get("/api/volumes").json["volumes"] if v["name"] == "small")
+    assert 32 << 20 <= view["size_bytes"] < 48 << 20 and 16 << 20 < view["used_bytes"] <= view["size_bytes"]
+    assert len(attached()) == 1
+    two.out("rm /v/big")
+    one.out("dd if=/dev/zero of=/v/again bs=1M count=4 2>/dev/null")
+    # Many empty files are bounded, too.
+    assert "No space left" in one.run("cd /v; for i in $(seq 20000); do : > n$i || exit 1; done")["stderr"]
+    for box in (one, two, reader):
+        box.destroy()
+    wait_until(lambda: not attached(), 20, lambda: f"attached: {attached()}")
+    last = make(("small", "/v"))
+    assert last.out("cat /v/f") == "shared"
+    last.destroy()
+
+
+def test_a_limited_volume_outlives_a_killed_daemon(mortal, make, limited):
+    make(("small", "/v")).out("echo kept > /v/f; sync /v/f")
+    mortal.rest.delete("/api/sandboxes")
+    kill_daemon(mortal)
+    mortal.start()
+    assert mortal.rest.get(limited, path="f").body == b"kept\n"
+
+
+def test_many_begin_a_volume_at_once(mortal, limited):
+    with ThreadPoolExecutor(8) as pool:
+        boxes = list(pool.map(lambda i: Box(mortal.rest, volumes=[{"name": "small", "path": "/v"}]), range(8)))
+    for i, box in enumerate(boxes):
+        box.out(f"echo {i} > /v/{i}")
+    assert all(box.out("cat /v/* | wc -l") == "8" for box in boxes)
+    assert len(attached()) == 1
+    for box in boxes:
+        box.destroy()
+
+
+def test_volumes_of_tenants_have_a_limit(tmp_path):
+    (tmp_path / "providers.yaml").write_text("native: {volumes: 2, volume_mb: 32}\n")
+    with running(BUILD, ATOLL_PROVIDERS=str(tmp_path / "providers.yaml")) as daemon:
+        key = Rest(daemon.socket).post("/api/keys", {"tenant": "acme", "scope": "write"}).json["key"]
+        mine = Rest(daemon.socket, {"X-API-Key": key})
+        assert mine.post("/api/volumes", {"name": "large", "sizeMB": 64}).status == 429
+        box = Box(mine, volumes=[{"name": "data", "path": "/data"}])
+        assert box.run("head -c 64M /dev/zero > /data/f")["result"]["exit_code"] != 0
+        box.destroy()
+        assert mine.delete("/api/volumes/data").status == 204

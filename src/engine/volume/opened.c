@@ -16,6 +16,7 @@ struct opened {
     struct atoll_list node;      /* in engine->volumes; not in it: closed */
     char tenant[65], name[65], provider[65];
     enum atoll_volume_entry entry;
+    uint64_t size_bytes;
     bool found; /* a provider has it */
     bool ready;
     char sandbox_id[ATOLL_ID_LEN + 1];
@@ -157,7 +158,8 @@ static struct atoll_sandbox *prepare(struct opened *v, struct atoll_error *err)
 {
     struct atoll_engine *engine = v->engine;
     struct atoll_spec spec = {.limits = atoll_limits_default(),
-                              .template_kind = ATOLL_TEMPLATE_HOST};
+                              .template_kind = ATOLL_TEMPLATE_HOST,
+                              .volume_bytes = v->size_bytes};
     struct atoll_mount mount = {.path = ATOLL_VOLUME_ROOT};
     const struct atoll_options options = {.mounts = &mount, .mount_count = 1};
     struct atoll_sandbox *s;
@@ -256,7 +258,8 @@ static struct opened *opened_new(struct atoll_engine *engine,
 {
     struct opened *v = atoll_alloc(sizeof(*v));
 
-    *v = (struct opened){.engine = engine, .entry = request->entry};
+    *v = (struct opened){
+        .engine = engine, .entry = request->entry, .size_bytes = request->size_bytes};
     (void)!atoll_text_copy(v->tenant, sizeof(v->tenant), request->tenant);
     (void)!atoll_text_copy(v->name, sizeof(v->name), request->name);
     (void)!atoll_text_copy(v->provider, sizeof(v->provider),

@@ -28,6 +28,7 @@ struct atoll_volume_request {
     const char *tenant, *name;
     const char *provider; /* NULL: any */
     enum atoll_volume_entry entry;
+    uint64_t size_bytes; /* NEW: its limit; 0: the default of the provider */
 };
 
 typedef void atoll_volume_fn(void *arg, struct atoll_volume_use *use,

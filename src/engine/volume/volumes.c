@@ -71,7 +71,9 @@ static void on_volume(void *arg, const struct atoll_provider_volume *volume)
 
     v->each(v->arg, &(struct atoll_volume_view){.name = volume->name,
                                                 .provider = entry ? entry->provider->ops->name : "",
-                                                .created_unix_ms = volume->created_unix_ms});
+                                                .created_unix_ms = volume->created_unix_ms,
+                                                .size_bytes = volume->size_bytes,
+                                                .used_bytes = volume->used_bytes});
 }
 
 static void on_listed(void *arg, const struct atoll_error *error)

@@ -145,9 +145,6 @@ static int send_plan(struct creation *c, struct atoll_error *err)
 
     if (!n->rpc)
         return atoll_native_absent(n, err);
-    r = atoll_native_check_volumes(n, &c->spec, err);
-    if (r < 0)
-        return r;
     atoll_buf_init(&plan, ATOLL_PLAN_MAX);
     r = atoll_plan_build(&n->plan_host, &c->spec, &n->seccomp, &plan, err);
     if (r == 0) {
@@ -161,7 +158,7 @@ static int send_plan(struct creation *c, struct atoll_error *err)
     return r;
 }
 
-static void image_ready(void *arg, const struct atoll_error *error)
+static void images_ready(void *arg, const struct atoll_error *error)
 {
     struct creation *c = arg;
     struct atoll_error err;
@@ -174,6 +171,26 @@ static void image_ready(void *arg, const struct atoll_error *error)
         fail_creation(c, error);
     else if (send_plan(c, &err) < 0)
         fail_creation(c, &err);
+}
+
+/* The image of the disk is there; the next is that of volumes. */
+static void image_ready(void *arg, const struct atoll_error *error)
+{
+    struct creation *c = arg;
+    struct atoll_native *n = c->n;
+    struct atoll_error err;
+    bool makes = false;
+    char image[64];
+
+    if (!error && atoll_native_check_volumes(n, &c->spec, &makes, &err) < 0)
+        error = &err;
+    if (error || !makes || !c->spec.volume_bytes) {
+        images_ready(c, error);
+        return;
+    }
+    atoll_plan_volume_image(&c->spec, image, sizeof(image));
+    atoll_disk_image_make(n->loop, n->state_dir, image, c->spec.volume_bytes,
+                          atoll_plan_volume_inodes(&c->spec), true, images_ready, c);
 }
 
 static void have_ids(struct creation *c)

@@ -382,6 +382,7 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
         r = atoll_native_connect_spawn(n, err);
     if (r < 0)
         return r;
+    n->images = caps.loop;
     n->plan_host = (struct atoll_plan_host){
         .root = n->spawn.root,
         .cgroup_version = (int)n->spawn.cgroup_version,
@@ -436,6 +437,7 @@ int atoll_native_open(struct atoll_loop *loop, const struct atoll_native_config 
     n->loop = loop;
     n->answer_ms = ATOLL_NATIVE_ANSWER_MS;
     n->volumes = config->volumes;
+    n->volume_bytes = config->volume_bytes;
     if (!config->volumes_are_given && config->free_tenant)
         (void)snprintf(n->free_tenant, sizeof(n->free_tenant), "%s", config->free_tenant);
     for (size_t i = 0; i < ATOLL_CG_COUNT; i++)

@@ -12,10 +12,13 @@ struct atoll_native_config {
     const char *program_dir; /* directory of atoll-spawn and atoll-sudo */
     bool volumes_are_given;
     uint32_t volumes; /* that a tenant may have; not given: ATOLL_NATIVE_VOLUMES for free_tenant */
+    /* Limit of a volume that a tenant's sandbox makes; 0: none. That of free_tenant has none. */
+    uint64_t volume_bytes;
     const char *free_tenant; /* NULL: none */
     enum atoll_disks disks;
 };
 #define ATOLL_NATIVE_VOLUMES 256
+#define ATOLL_NATIVE_VOLUME_BYTES ((uint64_t)1 << 30)
 
 int atoll_native_open(struct atoll_loop *loop, const struct atoll_native_config *config,
                       struct atoll_provider **ret, struct atoll_error *err) ATOLL_MUST_CHECK;

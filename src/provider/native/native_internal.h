@@ -30,8 +30,10 @@ struct atoll_native {
     struct atoll_provider base;
     struct atoll_loop *loop;
     char *state_dir, *spawn_program;
-    uint32_t volumes;     /* that a tenant may have */
-    char free_tenant[65]; /* it may have ATOLL_NATIVE_VOLUMES; "": none */
+    uint32_t volumes;      /* that a tenant may have */
+    uint64_t volume_bytes; /* limit of each; 0: none */
+    bool images;           /* the host has loop devices and mkfs.ext4 */
+    char free_tenant[65];  /* it may have ATOLL_NATIVE_VOLUMES; "": none */
     struct atoll_spawn_info spawn;
     struct atoll_rpc *rpc; /* NULL: not connected; see absence */
     struct {
@@ -73,10 +75,10 @@ void atoll_native_drop_all_sockets(struct atoll_native *native);
 void atoll_native_list_volumes(struct atoll_provider *provider, const char *tenant,
                                atoll_provider_volume_fn *each, atoll_provider_done_fn *done,
                                void *arg);
-/* Whether the tenant may have the volumes that the sandbox mounts. RESOURCE_EXHAUSTED,
- * PERMISSION_DENIED. */
-int atoll_native_check_volumes(const struct atoll_native *native, const struct atoll_spec *spec,
-                               struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Whether the tenant may have the volumes that the sandbox mounts. Sets the limit of those that it makes.
+ * RESOURCE_EXHAUSTED, PERMISSION_DENIED, FAILED_PRECONDITION. */
+int atoll_native_check_volumes(const struct atoll_native *native, struct atoll_spec *spec,
+                               bool *ret_makes, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* native.c: the error of an operation that waited that long. */
 int atoll_native_silent(struct atoll_error *err, int64_t waited_ms);

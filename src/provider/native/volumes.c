@@ -9,7 +9,7 @@
 #include "provider/native/native_internal.h"
 
 /*
- * Volumes: directories volumes/TENANT/NAME of the state directory. atoll-spawn makes one when a sandbox
+ * Volumes: directories volumes/TENANT/NAME of the state directory, or ext4 images, which have a limit. atoll-spawn makes one when a sandbox
  * mounts it and removes it; the daemon sees the names, but not the files, which belong to the ids of
  * sandboxes.
  */
@@ -31,6 +31,17 @@ static DIR *open_tenant(const struct atoll_native *n, const char *tenant)
     return dir;
 }
 
+static void describe(const struct statx *st, struct atoll_provider_volume *ret)
+{
+    if (st->stx_mask & STATX_BTIME)
+        ret->created_unix_ms =
+            st->stx_btime.tv_sec * INT64_C(1000) + st->stx_btime.tv_nsec / 1000000;
+    if (!S_ISREG(st->stx_mode))
+        return;
+    ret->size_bytes = st->stx_size;
+    ret->used_bytes = st->stx_blocks * 512;
+}
+
 void atoll_native_list_volumes(struct atoll_provider *p, const char *tenant,
                                atoll_provider_volume_fn *each, atoll_provider_done_fn *done,
                                void *arg)
@@ -45,10 +56,9 @@ void atoll_native_list_volumes(struct atoll_provider *p, const char *tenant,
             continue;
         volume = (struct atoll_provider_volume){0};
         (void)snprintf(volume.name, sizeof(volume.name), "%.64s", entry->d_name);
-        if (statx(dirfd(dir), entry->d_name, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &st) == 0 &&
-            st.stx_mask & STATX_BTIME)
-            volume.created_unix_ms =
-                st.stx_btime.tv_sec * INT64_C(1000) + st.stx_btime.tv_nsec / 1000000;
+        if (statx(dirfd(dir), entry->d_name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME,
+                  &st) == 0)
+            describe(&st, &volume);
         each(arg, &volume);
     }
     if (dir)
@@ -56,11 +66,32 @@ void atoll_native_list_volumes(struct atoll_provider *p, const char *tenant,
     done(arg, NULL);
 }
 
-int atoll_native_check_volumes(const struct atoll_native *n, const struct atoll_spec *spec,
-                               struct atoll_error *err)
+/* Sets the limit of those that the sandbox makes. */
+static int choose_limit(const struct atoll_native *n, struct atoll_spec *spec, bool is_free,
+                        struct atoll_error *err)
+{
+    if (!is_free && n->volume_bytes && spec->volume_bytes > n->volume_bytes)
+        return atoll_fail(
+            err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+            "a volume may have %llu MiB: the operator sets \"native: {volume_mb: N}\" "
+            "in providers.yaml",
+            (unsigned long long)(n->volume_bytes >> 20));
+    if (!is_free && !spec->volume_bytes)
+        spec->volume_bytes = n->volume_bytes;
+    if (spec->volume_bytes && (!n->spawn.volume_images || !n->images))
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+                          "this host cannot limit the size of volumes (root, loop devices and "
+                          "mkfs.ext4 are needed); \"native: {volume_mb: 0}\" in providers.yaml "
+                          "gives up the limit");
+    return 0;
+}
+
+int atoll_native_check_volumes(const struct atoll_native *n, struct atoll_spec *spec,
+                               bool *ret_makes, struct atoll_error *err)
 {
     DIR *dir = spec->mount_count ? open_tenant(n, spec->tenant) : NULL;
-    size_t most = strcmp(spec->tenant, n->free_tenant) == 0 ? ATOLL_NATIVE_VOLUMES : n->volumes;
+    bool is_free = strcmp(spec->tenant, n->free_tenant) == 0;
+    size_t most = is_free ? ATOLL_NATIVE_VOLUMES : n->volumes;
     size_t count = 0, missing = 0;
     struct dirent *entry;
     struct stat st;
@@ -72,8 +103,11 @@ int atoll_native_check_volumes(const struct atoll_native *n, const struct atoll_
             !dir || fstatat(dirfd(dir), spec->mounts[i].volume, &st, AT_SYMLINK_NOFOLLOW) < 0;
     if (dir)
         (void)closedir(dir);
-    if (missing == 0 || count + missing <= most)
+    *ret_makes = missing > 0;
+    if (missing == 0)
         return 0;
+    if (count + missing <= most)
+        return choose_limit(n, spec, is_free, err);
     if (most == 0)
         return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
                           "the operator has not permitted volumes: set \"native: {volumes: N}\" in "

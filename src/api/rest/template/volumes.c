@@ -17,6 +17,10 @@ static void list_one(void *arg, const struct atoll_volume_view *view)
     atoll_json_text(&l->out, "name", view->name);
     atoll_json_text(&l->out, "provider", view->provider);
     atoll_json_time(&l->out, "created_at", view->created_unix_ms);
+    if (view->size_bytes) {
+        atoll_json_u64(&l->out, "size_bytes", view->size_bytes);
+        atoll_json_u64(&l->out, "used_bytes", view->used_bytes);
+    }
     atoll_json_close(&l->out, '}');
 }
 
@@ -27,14 +31,19 @@ void atoll_rest_volume_list(struct atoll_api_call *call, const uint8_t *body ATO
                        list_one, atoll_list_reply_done, atoll_list_reply_new(call, "volumes", ']'));
 }
 
+/* Less is not worth a file system of its own. */
+#define SIZE_MB_LEAST 16
+
 struct volume_request {
     const char *name, *provider;
+    uint64_t size_mb;
 };
 
 #define AT(member) offsetof(struct volume_request, member)
 static const struct atoll_field volume_fields[] = {
     {"name", ATOLL_FIELD_STRING, AT(name), 1, 64, NULL, 0},
     {"provider", ATOLL_FIELD_STRING, AT(provider), 1, 64, NULL, 0},
+    {"sizeMB", ATOLL_FIELD_U64, AT(size_mb), SIZE_MB_LEAST, 1 << 24, NULL, 0},
     {0},
 };
 #undef AT
@@ -71,7 +80,8 @@ void atoll_rest_volume_create(struct atoll_api_call *call, const uint8_t *bytes,
                            &(struct atoll_volume_request){.tenant = call->caller.tenant,
                                                           .name = q.name,
                                                           .provider = q.provider,
-                                                          .entry = ATOLL_VOLUME_NEW},
+                                                          .entry = ATOLL_VOLUME_NEW,
+                                                          .size_bytes = q.size_mb << 20},
                            made, call);
     }
     atoll_body_done(&body);
