@@ -21,6 +21,7 @@ struct atoll_contexts;     /* interpreter/contexts.h */
 struct atoll_previews;     /* access/previews.h */
 struct atoll_preview_site; /* api/preview.h */
 struct atoll_secrets;      /* engine/network/secrets.h */
+struct atoll_swarms;       /* task/swarm.h */
 struct atoll_tasks;        /* task/task.h */
 
 struct atoll_api_config {
@@ -30,6 +31,7 @@ struct atoll_api_config {
     struct atoll_contexts *contexts; /* likewise */
     struct atoll_secrets *secrets;   /* likewise */
     struct atoll_tasks *tasks;       /* likewise */
+    struct atoll_swarms *swarms;     /* likewise */
     struct atoll_auth auth;
     struct atoll_audit *audit;             /* borrowed; NULL: no audit log */
     struct atoll_rate key_rate;            /* requests with one valid key */

@@ -29,7 +29,7 @@
 #include "sandbox/self.h"
 #include "store/store.h"
 #include "sys/landlock.h"
-#include "task/task.h"
+#include "task/swarm.h"
 
 #define CONNECTIONS_MAX 4096
 #define HOST_JSON_MAX ((size_t)256 * 1024)
@@ -47,6 +47,7 @@ struct daemon {
     struct atoll_store *store; /* borrowed from the engine */
     struct atoll_sessions *sessions;
     struct atoll_tasks *tasks;
+    struct atoll_swarms *swarms;
     struct atoll_contexts *contexts;
     struct atoll_access *access;
     struct atoll_audit *audit;
@@ -117,6 +118,7 @@ static void daemon_done(struct daemon *d)
     d->answers = atoll_answers_free(d->answers);
     d->audit = atoll_audit_close(d->audit);
     d->access = atoll_access_free(d->access);
+    d->swarms = atoll_swarms_free(d->swarms);
     d->tasks = atoll_tasks_free(d->tasks);
     d->sessions = atoll_sessions_free(d->sessions);
     d->contexts = atoll_contexts_free(d->contexts);
@@ -381,7 +383,9 @@ static int open_tasks(struct daemon *d, struct atoll_error *err)
         .release = atoll_rest_task_release,
     };
 
-    return atoll_tasks_new(&config, &d->tasks, err);
+    int r = atoll_tasks_new(&config, &d->tasks, err);
+
+    return r < 0 ? r : atoll_swarms_new(d->tasks, d->store, &d->swarms, err);
 }
 
 /* With port 0 in `wanted`, `port` is the one the kernel chose. */
@@ -468,6 +472,7 @@ static int open_api(struct daemon *d, struct atoll_error *err)
         .sessions = d->sessions,
         .contexts = d->contexts,
         .tasks = d->tasks,
+        .swarms = d->swarms,
         .secrets = atoll_engine_secrets(d->engine),
         .auth = {d->access, d->state_fd, d->config.open_loopback},
         .site = &d->site.site,
@@ -534,6 +539,7 @@ static int start(struct daemon *d, struct atoll_error *err)
     if (r < 0)
         return r;
     atoll_tasks_resume(d->tasks);
+    atoll_swarms_resume(d->swarms);
     atoll_process_spare();
     return atoll_self_confine(err);
 }

@@ -2,14 +2,18 @@
 #include "base/error.h"
 
 /*
- * Tasks: what each was asked to do, how far it is, and what came of it. Rows borrow their strings for
- * the call.
+ * Tasks and swarms of them: what each was asked to do, how far it is, and what came of it. Rows borrow
+ * their strings for the call.
  * Blocking: tens of microseconds. Thread: the loop's.
  */
 struct atoll_store;
 
+#define ATOLL_STORE_TASK "task"
+#define ATOLL_STORE_SWARM "swarm"
+
 struct atoll_store_task {
     const char *id, *tenant;
+    const char *kind; /* ATOLL_STORE_TASK … */
     const char *state, *step;
     uint32_t attempt;
     const char *request; /* JSON; sealed, since it may have credentials */
@@ -24,9 +28,9 @@ int atoll_store_put_task(struct atoll_store *store, const struct atoll_store_tas
 /* Success also if there is no such row. */
 int atoll_store_drop_task(struct atoll_store *store, const char *id,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Calls fn for every row, oldest first. A negative result of fn stops the walk and is returned. fn must
+/* Calls fn for every row of the kind, oldest first. A negative result of fn stops the walk and is returned. fn must
  * not write to the store. */
-int atoll_store_each_task(struct atoll_store *store,
+int atoll_store_each_task(struct atoll_store *store, const char *kind,
                           int (*fn)(void *arg, const struct atoll_store_task *row,
                                     struct atoll_error *err),
                           void *arg, struct atoll_error *err) ATOLL_MUST_CHECK;

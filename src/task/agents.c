@@ -221,6 +221,10 @@ int atoll_task_agent_env(const struct atoll_task *task, const json_t *agent, cha
     struct words w = {.items = calloc(VARIABLES_MAX + 1, sizeof(char *))};
     int r = w.items ? add_variable(&w, "ATOLL_TASK", task->id) : -ENOMEM;
 
+    if (r == 0 && atoll_task_text(task, "swarmId"))
+        r = add_variable(&w, "ATOLL_SWARM", atoll_task_text(task, "swarmId"));
+    if (r == 0 && atoll_task_text(task, "swarmId"))
+        r = add_variable(&w, "ATOLL_SWARM_MEMORY", ATOLL_TASK_MEMORY_FILE);
     if (r == 0)
         r = add_object(task, &w, json_object_get(agent, "env"));
     if (r == 0)

@@ -26,7 +26,8 @@ struct atoll_task_command {
     uint64_t logged[ATOLL_STREAM_STDERR + 1]; /* what the log has already */
     struct atoll_buf partial[ATOLL_STREAM_STDERR + 1];
     struct atoll_buf tail;
-    bool dropped; /* while it is being started */
+    bool dropped;    /* while it is being started */
+    char killer[64]; /* who wants it to be killed as soon as it runs; "": it is not to be killed */
 };
 
 static void command_free(struct atoll_task_command *c)
@@ -200,6 +201,8 @@ static void follow(struct atoll_task_command *c, struct atoll_exec *exec)
         return;
     }
     atoll_reader_follow(c->reader);
+    if (*c->killer)
+        kill_it(c, c->killer);
     pump(c);
 }
 
@@ -286,8 +289,10 @@ void atoll_task_command_run(struct atoll_task *task,
 
 void atoll_task_command_kill(struct atoll_task *task, const char *who)
 {
-    if (task->command)
-        kill_it(task->command, who);
+    if (!task->command)
+        return;
+    (void)snprintf(task->command->killer, sizeof(task->command->killer), "%s", who);
+    kill_it(task->command, who);
 }
 
 void atoll_task_command_drop(struct atoll_task *task)

@@ -511,6 +511,11 @@ static void agent_said(struct atoll_task *task, const char *line, size_t n)
         (void)!atoll_buf_appends(&task->said, "\n");
 }
 
+static void step_succeeded(struct atoll_task *task)
+{
+    atoll_task_step_done(task, NULL);
+}
+
 static void agent_done(struct atoll_task *task, const struct atoll_exec_result *result,
                        const char *tail, const struct atoll_error *error)
 {
@@ -536,10 +541,13 @@ static void agent_done(struct atoll_task *task, const struct atoll_exec_result *
                                  : "it printed nothing");
         error = &failed;
     }
-    atoll_task_step_done(task, error);
+    if (error)
+        atoll_task_step_done(task, error);
+    else
+        atoll_task_memory_take(task, step_succeeded);
 }
 
-static void run_agent(struct atoll_task *task)
+static void start_agent(struct atoll_task *task)
 {
     static const char *const results[] = {"output", "usage", "agent_error", "agent_session",
                                           "exit_code"};
@@ -573,6 +581,11 @@ static void run_agent(struct atoll_task *task)
         atoll_task_step_done(task, &error);
     atoll_task_strings_free(argv);
     atoll_task_strings_free(env);
+}
+
+static void run_agent(struct atoll_task *task)
+{
+    atoll_task_memory_give(task, start_agent);
 }
 
 static void check(struct atoll_task *task)

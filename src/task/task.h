@@ -89,6 +89,10 @@ int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *ste
 int atoll_tasks_remove(struct atoll_tasks *tasks, const char *id,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* `ended` is called when a task has ended, with its id. */
+void atoll_tasks_on_end(struct atoll_tasks *tasks, void (*ended)(void *arg, const char *id),
+                        void *arg);
+
 /* The path in its sandbox to which a client writes the bundle of a repository, and the sandbox's id.
  * FAILED_PRECONDITION: the task does not wait for one. Call atoll_tasks_source_written() afterwards. */
 #define ATOLL_TASK_BUNDLE "/tmp/.atoll-task.bundle"

@@ -30,6 +30,10 @@ struct atoll_task {
     struct atoll_task_command *command; /* that runs; or NULL */
     bool wants_source;
     struct atoll_buf said; /* stdout of an agent without rules for its output */
+    /* memory.c */
+    struct atoll_buf read;
+    char *memory_text; /* owned; while it is written */
+    void (*next)(struct atoll_task *task);
 
     int log_fd;
     uint64_t log_bytes, output_bytes;
@@ -40,9 +44,12 @@ struct atoll_task {
 
 struct atoll_tasks {
     struct atoll_tasks_config config;
-    struct atoll_map by_id;    /* of struct atoll_task, owned */
-    struct atoll_list waiting; /* by atoll_task.queue, oldest first */
-    int dir_fd;                /* of the logs */
+    struct atoll_map by_id;                   /* of struct atoll_task, owned */
+    struct atoll_list waiting;                /* by atoll_task.queue, oldest first */
+    int dir_fd;                               /* of the logs */
+    void (*ended)(void *arg, const char *id); /* or NULL */
+    void *ended_arg;
+    struct atoll_swarms *swarms; /* borrowed; NULL: none yet */
 };
 
 /* tasks.c */
@@ -114,6 +121,12 @@ void atoll_task_command_kill(struct atoll_task *task, const char *who);
 void atoll_task_command_drop(struct atoll_task *task);
 /* "exited with status 1", "was killed by signal 9 …": for error texts. */
 void atoll_task_describe_end(const struct atoll_exec_result *result, char *out, size_t cap);
+
+/* memory.c: the memory of the swarm, if the task is of one */
+#define ATOLL_TASK_MEMORY_FILE "/tmp/.atoll-memory.json"
+/* Either goes on with `next`, or ends the step with an error. */
+void atoll_task_memory_give(struct atoll_task *task, void (*next)(struct atoll_task *task));
+void atoll_task_memory_take(struct atoll_task *task, void (*next)(struct atoll_task *task));
 
 /* agents.c: agents of the registry */
 struct atoll_task_agent {

@@ -65,6 +65,7 @@ int atoll_task_store(struct atoll_task *task, struct atoll_error *err)
     const struct atoll_store_task row = {
         .id = task->id,
         .tenant = task->tenant,
+        .kind = ATOLL_STORE_TASK,
         .state = state_names[task->state],
         .step = atoll_task_step_name(task->at),
         .attempt = task->attempt,
@@ -98,6 +99,7 @@ static struct atoll_task *task_new(struct atoll_tasks *tasks, const char *id, co
     (void)snprintf(task->tenant, sizeof(task->tenant), "%s", tenant);
     atoll_list_init(&task->watches);
     atoll_buf_init(&task->said, SAID_MAX);
+    atoll_buf_init(&task->read, 2 * SAID_MAX);
     return task;
 }
 
@@ -110,6 +112,8 @@ static void task_free(struct atoll_task *task)
     atoll_task_unwatched(task);
     atoll_task_log_close(task);
     atoll_buf_done(&task->said);
+    atoll_buf_done(&task->read);
+    free(task->memory_text);
     json_decref(task->request);
     json_decref(task->facts);
     free(task);
@@ -168,7 +172,7 @@ int atoll_tasks_new(const struct atoll_tasks_config *config, struct atoll_tasks 
     if (r == 0 && tasks->dir_fd < 0)
         r = atoll_fail_errno(err, errno, "the directory of tasks");
     if (r == 0)
-        r = atoll_store_each_task(config->store, load_row, tasks, err);
+        r = atoll_store_each_task(config->store, ATOLL_STORE_TASK, load_row, tasks, err);
     if (r < 0) {
         (void)atoll_tasks_free(tasks);
         return r;
@@ -345,6 +349,8 @@ void atoll_task_ended(struct atoll_task *task, const struct atoll_error *error)
         atoll_task_log(task, "success", "the task is done");
     atoll_task_log_close(task);
     atoll_task_changed(task);
+    if (tasks->ended)
+        tasks->ended(tasks->ended_arg, task->id);
     if (count(tasks, task->tenant, ATOLL_TASK_SUCCEEDED, ATOLL_TASK_CANCELED, &oldest) >
         ATOLL_TASKS_ENDED_MAX)
         forget(oldest);
@@ -402,6 +408,13 @@ void atoll_tasks_resume(struct atoll_tasks *tasks)
             atoll_list_push_back(tasks->waiting.next, &task->queue); /* in front */
     }
     admit(tasks);
+}
+
+void atoll_tasks_on_end(struct atoll_tasks *tasks, void (*ended)(void *arg, const char *id),
+                        void *arg)
+{
+    tasks->ended = ended;
+    tasks->ended_arg = arg;
 }
 
 int atoll_tasks_cancel(struct atoll_tasks *tasks, const char *id, const char *who,

@@ -141,6 +141,12 @@ def task(world):
     return {"name": made.json["id"]}
 
 
+def swarm(world):
+    made = world.mine.post("/api/swarms?wait=true", {"tasks": [{"instruction": "exit 1", "autoCleanup": True}]})
+    assert made.status == 200 and made.json["state"] == "failed", made.body
+    return {"name": made.json["id"]}
+
+
 def build_context(world):
     archive = world.archive(**{"hello": b"x"})
     answer = world.mine.put("/api/builds/contexts/routes", archive)
@@ -446,6 +452,20 @@ SESSIONS = {
     "POST /api/builds": Entry(
         Ask(201, body={"dockerfile": "FROM no-such-template"}, check=has("state", value="waiting")),
         Ask(400, body={"dockerfile": "FROM"})),
+    "POST /api/sandboxes/{id}/agents": Entry(
+        Ask(201, body={"instruction": "true"}, check=has("id")), Ask(400, body={"instruction": ""})),
+    "GET /api/sandboxes/{id}/agents": Entry(Ask(200, check=has("agents")), Ask(400, at=NO_ID)),
+    "DELETE /api/sandboxes/{id}/agents": Entry(Ask(204, check=empty), Ask(400, at=NO_ID)),
+    "POST /api/swarms": Entry(
+        Ask(201, body={"tasks": [{"instruction": "true", "autoCleanup": True}]}, check=has("members", 0, "name")),
+        Ask(400, body={"tasks": []})),
+    "GET /api/swarms": Entry(Ask(200, check=shows("name")), BAD_ALL, foreign=hides("name"), given=swarm),
+    "GET /api/swarms/{name}": Entry(Ask(200, check=has("state", value="failed")), Ask(404, at={"name": "nothing"}),
+                                    given=swarm),
+    "POST /api/swarms/{name}/cancel": Entry(Ask(202, check=has("id")), Ask(404, at={"name": "nothing"}), given=swarm),
+    "GET /api/swarms/{name}/memory": Entry(Ask(200), Ask(404, at={"name": "nothing"}), given=swarm),
+    "PATCH /api/swarms/{name}/memory": Entry(Ask(200, body={"x": 1}, check=has("x", value=1)), Ask(400, body=b"["),
+                                             given=swarm),
     "POST /api/tasks": Entry(
         Ask(201, body={"instruction": "true", "autoCleanup": True}, check=has("id")), Ask(400, body={"instruction": ""})),
     "GET /api/tasks": Entry(Ask(200, check=shows("name")), BAD_ALL, foreign=hides("name"), given=task),

@@ -29,6 +29,8 @@ BODIES = {
        ("branches", "remotes", "tags", "config")},
     "/api/sandboxes/{id}/fork": {"count": 1},
     "/api/builds": {"dockerfile": "FROM no-such-template"},
+    "/api/sandboxes/{id}/agents": {"instruction": "true", "agent": "nothing"},
+    "/api/swarms": {"tasks": [{"instruction": "true", "agent": "nothing"}]},
     "/api/tasks": {"instruction": "true", "agent": "nothing"},
     "/api/sessions": {"environment": "python"},
     "/api/sessions/{session}/execute": {"code": "1"},

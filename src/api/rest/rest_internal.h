@@ -97,6 +97,11 @@ atoll_rest_handler atoll_rest_context_create, atoll_rest_context_list, atoll_res
 atoll_rest_handler atoll_rest_task_create, atoll_rest_task_list, atoll_rest_task_get,
     atoll_rest_task_log, atoll_rest_task_cancel, atoll_rest_task_retry, atoll_rest_task_source,
     atoll_rest_task_remove;
+/* task/swarms.c */
+atoll_rest_handler atoll_rest_swarm_create, atoll_rest_swarm_list, atoll_rest_swarm_get,
+    atoll_rest_swarm_cancel, atoll_rest_swarm_memory_get, atoll_rest_swarm_memory_set;
+/* task/agents.c */
+atoll_rest_handler atoll_rest_agent_start, atoll_rest_agent_list, atoll_rest_agent_cancel;
 /* registry.c */
 atoll_rest_handler atoll_rest_registry_get, atoll_rest_registry_list, atoll_rest_registry_item;
 

@@ -16,6 +16,7 @@
 #define SESSION "/api/sessions/{session}"
 #define REGISTRY "/api/registry"
 #define TASK "/api/tasks/{name}"
+#define SWARM "/api/swarms/{name}"
 
 /* clang-format off */
 static const struct atoll_route rows[] = {
@@ -141,6 +142,16 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   TASK "/cancel",         WRITE, NONE,   atoll_rest_task_cancel, ""},
     {ATOLL_POST,   TASK "/retry",          WRITE, JSON,   atoll_rest_task_retry, ""},
     {ATOLL_POST,   TASK "/source",         WRITE, NONE,   atoll_rest_task_source, ""},
+
+    {ATOLL_POST,   BOX "/agents",          WRITE, FILES,  atoll_rest_agent_start, "wait"},
+    {ATOLL_GET,    BOX "/agents",          READ,  NONE,   atoll_rest_agent_list, ""},
+    {ATOLL_DELETE, BOX "/agents",          WRITE, NONE,   atoll_rest_agent_cancel, ""},
+    {ATOLL_POST,   "/api/swarms",          WRITE, FILES,  atoll_rest_swarm_create, "wait"},
+    {ATOLL_GET,    "/api/swarms",          READ,  NONE,   atoll_rest_swarm_list, "all"},
+    {ATOLL_GET,    SWARM,                  READ,  NONE,   atoll_rest_swarm_get, "wait"},
+    {ATOLL_POST,   SWARM "/cancel",        WRITE, NONE,   atoll_rest_swarm_cancel, ""},
+    {ATOLL_GET,    SWARM "/memory",        READ,  NONE,   atoll_rest_swarm_memory_get, ""},
+    {ATOLL_PATCH,  SWARM "/memory",        WRITE, FILES,  atoll_rest_swarm_memory_set, ""},
 
     {ATOLL_GET,    "/api/volumes",         READ,  NONE,   atoll_rest_volume_list, "provider"},
     {ATOLL_POST,   "/api/volumes",         WRITE, JSON,   atoll_rest_volume_create, ""},

@@ -285,6 +285,7 @@ const char *const atoll_db_migrations[] = {
     ("CREATE TABLE tasks ("
      "  id TEXT PRIMARY KEY,"
      "  tenant TEXT NOT NULL,"
+     "  kind TEXT NOT NULL," /* 'task', 'swarm' */
      "  state TEXT NOT NULL,"
      "  step TEXT NOT NULL,"
      "  attempt INTEGER NOT NULL,"

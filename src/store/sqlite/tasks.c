@@ -1,11 +1,13 @@
 #include "store/tasks.h"
 
+#include <string.h>
 #include "store/sqlite/rows.h"
 
 #define COLUMN(name, type, member) ATOLL_COLUMN(struct atoll_store_task, name, type, member)
 static const struct atoll_column columns[] = {
     COLUMN("id", TEXT, id),
     COLUMN("tenant", TEXT, tenant),
+    COLUMN("kind", TEXT, kind),
     COLUMN("state", TEXT, state),
     COLUMN("step", TEXT, step),
     COLUMN("attempt", U32, attempt),
@@ -35,7 +37,7 @@ int atoll_store_drop_task(struct atoll_store *store, const char *id, struct atol
     return atoll_db_run_with(atoll_db_of(store), sql, id, NULL, err);
 }
 
-int atoll_store_each_task(struct atoll_store *store,
+int atoll_store_each_task(struct atoll_store *store, const char *kind,
                           int (*fn)(void *arg, const struct atoll_store_task *row,
                                     struct atoll_error *err),
                           void *arg, struct atoll_error *err)
@@ -45,6 +47,6 @@ int atoll_store_each_task(struct atoll_store *store,
     int r = 0;
 
     while ((r = atoll_rows_next(store, &tasks, &stmt, r, &row, err)) > 0)
-        r = fn(arg, &row, err);
+        r = strcmp(row.kind, kind) == 0 ? fn(arg, &row, err) : 0;
     return r;
 }

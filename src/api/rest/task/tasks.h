@@ -1,5 +1,6 @@
 #pragma once
 #include "api/call.h"
+#include "api/fields.h"
 #include "task/task.h"
 
 /* Shared by the files of tasks. */
@@ -7,6 +8,12 @@
 /* The task in the route, if the caller may see it. NOT_FOUND. */
 int atoll_rest_task_find(struct atoll_api_call *call, struct atoll_task_view *ret,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Checks the request for a task, and gives its members the names that task/task.h knows. where: names the
+ * object in messages. INVALID_ARGUMENT. */
+int atoll_rest_task_check(struct atoll_body *body, json_t *object, const char *where,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Starts the task that a parsed body asks for, and answers the call. */
+void atoll_rest_task_begin(struct atoll_api_call *call, struct atoll_body *body);
 /* whole: with what takes room, such as the content of files. */
 void atoll_view_task(struct atoll_json_out *out, const char *key, struct atoll_engine *engine,
                      const struct atoll_task_view *view, bool whole);

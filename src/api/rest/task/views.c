@@ -26,7 +26,8 @@ static void view_url(struct atoll_json_out *out, const char *url)
 
 static void view_request(struct atoll_json_out *out, const json_t *request)
 {
-    static const char *const texts[] = {"instruction", "agentName", "model", "environment"};
+    static const char *const texts[] = {"instruction", "agentName", "model",
+                                        "environment", "swarmId",   "swarmMember"};
     const char *url = json_string_value(json_object_get(json_object_get(request, "repo"), "url"));
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(texts); i++) {
@@ -46,7 +47,8 @@ static void view_facts(struct atoll_json_out *out, const json_t *facts, bool who
     json_object_foreach((json_t *)(uintptr_t)facts, name, value)
     {
         char *text;
-        if (!whole && (strcmp(name, "output") == 0 || strcmp(name, "changes") == 0))
+        if (name[0] == '_' ||
+            (!whole && (strcmp(name, "output") == 0 || strcmp(name, "changes") == 0)))
             continue;
         text = atoll_json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY);
         if (text)

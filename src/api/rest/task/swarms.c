@@ -1,0 +1,337 @@
+/* Swarms (task/swarm.h): start, list, get, cancel, memory. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "api/api_internal.h"
+#include "api/idempotency.h"
+#include "api/rest/rest_internal.h"
+#include "api/rest/task/tasks.h"
+#include "base/rand.h"
+#include "engine/json_memory.h"
+#include "task/swarm.h"
+
+static struct atoll_swarms *swarms_of(const struct atoll_api_call *call)
+{
+    return call->api->config.swarms;
+}
+
+static int find(struct atoll_api_call *call, struct atoll_swarm_view *ret, struct atoll_error *err)
+{
+    int r = atoll_swarms_find(swarms_of(call), NULL, call->params.name, ret, err);
+
+    if (r == 0 && !atoll_api_sees(call, ret->tenant))
+        r = atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "swarm %.64s does not exist",
+                       call->params.name);
+    return r;
+}
+
+/* --- views --- */
+
+static void view_json(struct atoll_json_out *out, const char *key, const json_t *value)
+{
+    char *text = atoll_json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY);
+
+    if (text)
+        atoll_json_raw(out, key, text);
+    free(text);
+}
+
+static void view_member(struct atoll_json_out *out, const struct atoll_api_call *call,
+                        const json_t *member)
+{
+    static const char *const names[] = {"name", "state", "task_id", "error"};
+    const char *id = json_string_value(json_object_get(member, "task_id"));
+    struct atoll_task_view view;
+    struct atoll_error error;
+
+    atoll_json_open(out, NULL, '{');
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++)
+        if (json_object_get(member, names[i]))
+            view_json(out, names[i], json_object_get(member, names[i]));
+    if (id && atoll_tasks_find(call->api->config.tasks, NULL, id, &view, &error) == 0)
+        atoll_view_task(out, "task", call->engine, &view, true);
+    atoll_json_close(out, '}');
+}
+
+/* whole: with the tasks of the members. */
+static void view_swarm(struct atoll_json_out *out, const struct atoll_api_call *call,
+                       const struct atoll_swarm_view *view, bool whole)
+{
+    atoll_json_open(out, NULL, '{');
+    atoll_json_text(out, "id", view->id);
+    atoll_json_text(out, "tenant", view->tenant);
+    atoll_json_text(out, "state", atoll_task_state_name(view->state));
+    atoll_json_time(out, "created_at", view->created_unix_ms);
+    atoll_json_time(out, "ended_at", view->ended_unix_ms);
+    if (whole) {
+        atoll_json_open(out, "members", '[');
+        for (size_t i = 0; i < json_array_size(view->members); i++)
+            view_member(out, call, json_array_get(view->members, i));
+        atoll_json_close(out, ']');
+        view_json(out, "memory", view->memory);
+    } else {
+        view_json(out, "members", view->members);
+    }
+    atoll_json_close(out, '}');
+}
+
+static void reply_view(struct atoll_api_call *call, int status, const char *id)
+{
+    struct atoll_swarm_view view;
+    struct atoll_error error;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+    int r = atoll_swarms_find(swarms_of(call), NULL, id, &view, &error);
+
+    if (!atoll_api_reply_begin(call, r < 0 ? &error : NULL, &buf, &out))
+        return;
+    view_swarm(&out, call, &view, true);
+    atoll_api_reply(call, status, &out);
+}
+
+/* --- waiting for the end --- */
+
+struct waiting {
+    struct atoll_api_call *call;
+    struct atoll_swarm_watch *watch; /* owned */
+    char id[ATOLL_ID_LEN + 1];
+};
+
+static void waiter_gone(struct atoll_api_call *call)
+{
+    struct waiting *w = call->state;
+
+    (void)atoll_swarms_unwatch(w->watch);
+    free(w);
+    atoll_api_drop(call);
+}
+
+static void may_have_ended(void *arg)
+{
+    struct waiting *w = arg;
+    struct atoll_api_call *call = w->call;
+    struct atoll_swarm_view view;
+    struct atoll_error error;
+    char id[ATOLL_ID_LEN + 1];
+
+    if (atoll_swarms_find(swarms_of(call), NULL, w->id, &view, &error) == 0 &&
+        view.state < ATOLL_TASK_SUCCEEDED)
+        return;
+    memcpy(id, w->id, sizeof(id));
+    call->on_gone = NULL;
+    (void)atoll_swarms_unwatch(w->watch);
+    free(w);
+    reply_view(call, 200, id);
+}
+
+static void wait_for(struct atoll_api_call *call, const char *id)
+{
+    struct waiting *w = atoll_api_alloc(sizeof(*w));
+    struct atoll_error error;
+
+    w->call = call;
+    (void)snprintf(w->id, sizeof(w->id), "%s", id);
+    if (atoll_swarms_watch(swarms_of(call), id, may_have_ended, w, &w->watch, &error) < 0) {
+        free(w);
+        atoll_api_fail(call, &error);
+        return;
+    }
+    call->state = w;
+    call->on_gone = waiter_gone;
+    may_have_ended(w);
+}
+
+/* --- start --- */
+
+struct request {
+    const json_t *tasks, *memory;
+    uint32_t concurrency;
+    bool fail_fast;
+};
+
+#define AT(member) offsetof(struct request, member)
+static const struct atoll_field fields[] = {
+    {"tasks", ATOLL_FIELD_JSON, AT(tasks), 0, 0, NULL, 0},
+    {"memory", ATOLL_FIELD_JSON, AT(memory), 0, 0, NULL, 0},
+    {"concurrency", ATOLL_FIELD_U32, AT(concurrency), 1, ATOLL_SWARM_MEMBERS_MAX, NULL, 0},
+    {"failFast", ATOLL_FIELD_BOOL, AT(fail_fast), 0, 0, NULL, 0},
+    {0},
+};
+#undef AT
+
+static int check_names(const json_t *member, const char *where, struct atoll_error *err)
+{
+    const json_t *name = json_object_get(member, "name");
+    const json_t *needs = json_object_get(member, "dependsOn");
+
+    if (name && !json_is_string(name))
+        return atoll_fields_refuse(err, where, "name", name, "a text");
+    if (needs && !json_is_array(needs))
+        return atoll_fields_refuse(err, where, "dependsOn", needs, "an array of names");
+    for (size_t i = 0; i < json_array_size(needs); i++)
+        if (!json_is_string(json_array_get(needs, i)))
+            return atoll_fields_refuse(err, where, "dependsOn", needs, "an array of names");
+    return 0;
+}
+
+/* A member is a task with a name and dependencies, which the check of tasks does not know. */
+static int check_member(struct atoll_body *body, json_t *member, size_t i, struct atoll_error *err)
+{
+    json_t *task;
+    char where[32];
+    int r;
+
+    (void)snprintf(where, sizeof(where), "tasks[%zu]", i);
+    if (!json_is_object(member))
+        return atoll_fields_refuse(err, "", where, member, "an object: the request of a task");
+    r = check_names(member, where, err);
+    if (r < 0)
+        return r;
+    task = json_copy(member);
+    (void)json_object_del(task, "name");
+    (void)json_object_del(task, "dependsOn");
+    r = atoll_rest_task_check(body, task, where, err);
+    if (r == 0) {
+        const json_t *name = json_object_get(member, "name");
+        const json_t *needs = json_object_get(member, "dependsOn");
+        if (name)
+            (void)json_object_set(task, "name", (json_t *)(uintptr_t)name);
+        if (needs)
+            (void)json_object_set(task, "dependsOn", (json_t *)(uintptr_t)needs);
+        (void)json_object_clear(member);
+        (void)json_object_update(member, task);
+    }
+    json_decref(task);
+    return r;
+}
+
+static int check(struct atoll_body *body, const struct request *q, struct atoll_error *err)
+{
+    size_t n = json_array_size(q->tasks);
+    int r = 0;
+
+    if (!json_is_array(q->tasks) || n == 0 || n > ATOLL_SWARM_MEMBERS_MAX)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "tasks must be an array of 1 to %d requests for tasks",
+                          ATOLL_SWARM_MEMBERS_MAX);
+    if (q->memory && !json_is_object(q->memory))
+        return atoll_fields_refuse(err, "", "memory", q->memory, "an object");
+    for (size_t i = 0; r == 0 && i < n; i++)
+        r = check_member(body, json_array_get(q->tasks, i), i, err);
+    return r;
+}
+
+void atoll_rest_swarm_create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct request q = {0};
+    struct atoll_body body;
+    struct atoll_error error;
+    char id[ATOLL_ID_LEN + 1];
+    bool wait = false;
+    int r;
+
+    if (atoll_idempotency_check(call, bytes, n))
+        return;
+    r = atoll_body_decode(&body, bytes, n, fields, &q, &error);
+    if (r == 0)
+        r = check(&body, &q, &error);
+    if (r == 0)
+        r = atoll_api_query_flag(call, "wait", &wait, &error);
+    if (r == 0)
+        r = atoll_swarms_start(swarms_of(call), call->caller.tenant, json_incref(body.root), id,
+                               &error);
+    if (r < 0)
+        atoll_api_fail(call, &error);
+    else if (wait)
+        wait_for(call, id);
+    else
+        reply_view(call, 201, id);
+    atoll_body_done(&body);
+}
+
+/* --- the others --- */
+
+void atoll_rest_swarm_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                           size_t n ATOLL_UNUSED)
+{
+    struct atoll_swarm_view view;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+    size_t pos = 0;
+
+    atoll_api_reply_init(&buf, &out);
+    atoll_json_open(&out, NULL, '{');
+    atoll_json_open(&out, "swarms", '[');
+    while (atoll_swarms_next(swarms_of(call), &pos, &view))
+        if (atoll_api_sees(call, view.tenant))
+            view_swarm(&out, call, &view, false);
+    atoll_json_close(&out, ']');
+    atoll_json_close(&out, '}');
+    atoll_api_reply(call, 200, &out);
+}
+
+void atoll_rest_swarm_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                          size_t n ATOLL_UNUSED)
+{
+    struct atoll_swarm_view view;
+    struct atoll_error error;
+    bool wait = false;
+
+    if (find(call, &view, &error) < 0 || atoll_api_query_flag(call, "wait", &wait, &error) < 0)
+        atoll_api_fail(call, &error);
+    else if (wait)
+        wait_for(call, call->params.name);
+    else
+        reply_view(call, 200, call->params.name);
+}
+
+void atoll_rest_swarm_cancel(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                             size_t n ATOLL_UNUSED)
+{
+    struct atoll_swarm_view view;
+    struct atoll_error error;
+
+    if (find(call, &view, &error) < 0 ||
+        atoll_swarms_cancel(swarms_of(call), call->params.name, &error) < 0)
+        atoll_api_fail(call, &error);
+    else
+        reply_view(call, 202, call->params.name);
+}
+
+static void reply_memory(struct atoll_api_call *call)
+{
+    struct atoll_swarm_view view;
+    struct atoll_error error;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+    int r = find(call, &view, &error);
+
+    if (!atoll_api_reply_begin(call, r < 0 ? &error : NULL, &buf, &out))
+        return;
+    view_json(&out, NULL, view.memory);
+    atoll_api_reply(call, 200, &out);
+}
+
+void atoll_rest_swarm_memory_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                                 size_t n ATOLL_UNUSED)
+{
+    reply_memory(call);
+}
+
+void atoll_rest_swarm_memory_set(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct atoll_swarm_view view;
+    struct atoll_body body;
+    struct atoll_error error;
+    int r = atoll_body_parse(&body, bytes, n, &error);
+
+    if (r == 0)
+        r = find(call, &view, &error);
+    if (r == 0)
+        r = atoll_swarms_remember(swarms_of(call), call->params.name, body.root, &error);
+    if (r < 0)
+        atoll_api_fail(call, &error);
+    else
+        reply_memory(call);
+    atoll_body_done(&body);
+}
