@@ -1,5 +1,8 @@
 // How the SDK finds the daemon: the file that Node loads, the fetch parameter, and names with TLS.
 import assert from 'node:assert/strict'
+import { mkdtemp, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { CREDENTIALS, program } from './helpers.mjs'
 
@@ -39,5 +42,33 @@ describe('roads', () => {
     const ended = await script("const before = fetch; console.log(String(fetch).includes('native') || !String(fetch).includes('redirect'))",
       without('ATOLL_URL'))
     assert.equal(ended.stdout.trim(), 'true', ended.stderr)
+  })
+
+  // In a mount namespace with other names; without the file and its variables.
+  test('DNS and TLS: the API, and a port by its domain', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'vercel-names-'))
+    const [hosts, app] = [join(directory, 'hosts'), join(directory, 'app.mjs')]
+    await writeFile(hosts, `127.0.0.1 localhost\n${process.env.ATOLL_TEST_NAMES} vercel.com api.vercel.com\n`)
+    await writeFile(app, `
+      import { appendFileSync } from 'node:fs'
+      import { createRequire } from 'node:module'
+      const load = createRequire(process.env.HERE)
+      for (const name of ['@vercel/sandbox', 'vercel-sandbox-0']) {
+        const { Sandbox } = load(name)
+        const sandbox = await Sandbox.create({ ports: [3000] })
+        ${WORK.replace('await sandbox.stop()', '')}
+        appendFileSync('/etc/hosts', process.env.ATOLL_TEST_NAMES + ' ' + new URL(sandbox.domain(3000)).hostname + '\\n')
+        await sandbox.runCommand({ cmd: 'python3', args: ['-m', 'http.server', '3000'], detached: true })
+        let answer
+        for (let i = 0; i < 100 && !answer?.ok; i++) {
+          await new Promise((resolve) => setTimeout(resolve, 50))
+          answer = await fetch(sandbox.domain(3000))
+        }
+        console.log(answer.status)
+        await sandbox.stop()
+      }`)
+    const ended = await program('unshare', ['-m', 'sh', '-c', 'mount --bind "$1" /etc/hosts && exec "$2" "$3"', 'sh', hosts, process.execPath, app],
+      { env: { ...without('NODE_OPTIONS', 'ATOLL_URL', 'ATOLL_API_KEY'), NODE_EXTRA_CA_CERTS: process.env.ATOLL_TEST_CA, HERE: import.meta.filename ?? process.argv[1] } })
+    assert.deepEqual(ended.stdout.split(/\s+/).filter(Boolean), ['hello', '200', 'hello', '200'], ended.stderr)
   })
 })
