@@ -240,6 +240,37 @@ def test_other_sandboxes_by_name(mcp):
     assert gone["isError"] and "second" in gone["content"][0]["text"]
 
 
+def test_snapshots_and_forks(rest, mcp):
+    mcp.tool("write_file", path="note", content="first")
+    made = mcp.tool("sandbox_snapshot", name="mcp-kept")["structuredContent"]
+    assert made["name"] == "mcp-kept" and made["files"] > 0, made
+    mcp.tool("write_file", path="note", content="second")
+    copies = mcp.tool("sandbox_fork", count=2)["structuredContent"]["sandboxes"]
+    assert len(copies) == 2
+    assert mcp.tool("read_file", sandbox=copies[0], path="note")["content"][0]["text"].endswith("second\n")
+    assert mcp.tool("sandbox_restore", snapshot="mcp-kept")["isError"] is False
+    assert mcp.tool("read_file", path="note")["content"][0]["text"].endswith("first\n")
+    for copy in (*copies, mcp.tool("sandbox_info")["structuredContent"]["id"]):
+        rest.delete(f"/api/sandboxes/{copy}")
+    rest.delete("/api/snapshots/mcp-kept")
+
+
+def test_a_repository(mcp):
+    mcp.tool("run_command", command="git init -qb main r && cd r && git -c user.name=a -c user.email=b commit -qm x --allow-empty")
+    cloned = mcp.tool("git_clone", url="/home/user/r", path="copy")
+    assert cloned["structuredContent"]["branch"] == "main", cloned
+    missing = mcp.tool("git_clone", url="/nowhere", path="other")
+    assert missing["isError"] and "nowhere" in missing["content"][0]["text"]
+
+
+def test_a_task(mcp):
+    done = mcp.tool("task_run", instruction="echo worked")
+    assert done["structuredContent"]["state"] == "succeeded" and done["structuredContent"]["output"] == "worked\n", done
+    failed = mcp.tool("task_run", instruction="exit 1")["structuredContent"]
+    assert failed["state"] == "failed" and "exited with status 1" in failed["error"]
+    assert mcp.tool("task_run", instruction="x", agent="nothing")["isError"]
+
+
 def test_progress_and_cancellation(rest, mcp):
     """A stream with notes of progress; the command is killed when the client cancels."""
     box = mcp.tool("sandbox_info")["structuredContent"]["id"]

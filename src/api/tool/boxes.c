@@ -10,7 +10,6 @@
  * Sandboxes themselves: tools that MCP clients have in place of the REST API.
  */
 #define LIST_MAX 200
-#define TEXT_MAX ((size_t)256 * 1024)
 
 static json_t *describe(const struct atoll_sandbox *sandbox)
 {
@@ -25,19 +24,6 @@ static json_t *describe(const struct atoll_sandbox *sandbox)
                      (json_int_t)(view.options.limits.disk_bytes >> 20));
 }
 
-/* The text is the same JSON: models read it well. */
-static void finish_with(struct atoll_tool_call *call, json_t *data)
-{
-    char *dumped = data ? json_dumps(data, JSON_INDENT(2)) : NULL;
-    struct atoll_buf text;
-
-    atoll_buf_init(&text, TEXT_MAX);
-    if (dumped)
-        (void)!atoll_buf_appends(&text, dumped);
-    free(dumped);
-    atoll_tool_finish(call, &text, data, false);
-}
-
 static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
 {
     struct atoll_tool_call *call = arg;
@@ -45,7 +31,7 @@ static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll
     if (error)
         atoll_tool_fail(call, error);
     else
-        finish_with(call, describe(sandbox));
+        atoll_tool_finish_data(call, describe(sandbox));
 }
 
 void atoll_tool_run_create(struct atoll_tool_call *call)
@@ -94,7 +80,8 @@ void atoll_tool_run_list(struct atoll_tool_call *call)
         atoll_sandbox_get(sandbox, &view);
         sandbox = atoll_engine_after(call->engine, call->tenant, view.created_unix_ms, view.id);
     }
-    finish_with(call, json_pack("{s:o, s:b}", "sandboxes", all, "more", sandbox != NULL));
+    atoll_tool_finish_data(call,
+                           json_pack("{s:o, s:b}", "sandboxes", all, "more", sandbox != NULL));
 }
 
 void atoll_tool_run_info(struct atoll_tool_call *call)
@@ -102,7 +89,7 @@ void atoll_tool_run_info(struct atoll_tool_call *call)
     const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->sandbox_id);
 
     if (sandbox)
-        finish_with(call, describe(sandbox));
+        atoll_tool_finish_data(call, describe(sandbox));
     else
         atoll_tool_refuse(call, ATOLL_ERR_NOT_FOUND, "the sandbox has ended");
 }
@@ -114,7 +101,8 @@ static void destroyed(void *arg, const struct atoll_error *error)
     if (error)
         atoll_tool_fail(call, error);
     else
-        finish_with(call, json_pack("{s:s, s:s}", "id", call->sandbox_id, "state", "ended"));
+        atoll_tool_finish_data(call,
+                               json_pack("{s:s, s:s}", "id", call->sandbox_id, "state", "ended"));
 }
 
 void atoll_tool_run_destroy(struct atoll_tool_call *call)
@@ -141,6 +129,6 @@ void atoll_tool_run_preview(struct atoll_tool_call *call)
     }
     atoll_preview_url(atoll_api_site(call->api), &view, url);
     atoll_preview_path_url(&view, path);
-    finish_with(
+    atoll_tool_finish_data(
         call, json_pack("{s:s, s:s, s:I}", "url", url, "path_url", path, "port", (json_int_t)port));
 }

@@ -227,3 +227,17 @@ int atoll_tool_show_path(const struct atoll_tool_call *call, const char *path,
     return rest ? atoll_buf_appendf(out, "%s%s", call->outside, rest)
                 : atoll_buf_append(out, path, strlen(path));
 }
+
+#define DATA_TEXT_MAX ((size_t)256 * 1024)
+
+void atoll_tool_finish_data(struct atoll_tool_call *call, json_t *data)
+{
+    char *dumped = data ? json_dumps(data, JSON_INDENT(2)) : NULL;
+    struct atoll_buf text;
+
+    atoll_buf_init(&text, DATA_TEXT_MAX);
+    if (dumped)
+        (void)!atoll_buf_appends(&text, dumped);
+    free(dumped);
+    atoll_tool_finish(call, &text, data, false);
+}

@@ -44,6 +44,8 @@ int atoll_tool_show_path(const struct atoll_tool_call *call, const char *path,
  * NULL: {}. */
 void atoll_tool_finish(struct atoll_tool_call *call, struct atoll_buf *text, json_t *data,
                        bool is_error);
+/* The text is the same JSON: models read it well. */
+void atoll_tool_finish_data(struct atoll_tool_call *call, json_t *data);
 void atoll_tool_finish_image(struct atoll_tool_call *call, struct atoll_buf *text, json_t *data,
                              bool is_error, const char *image);
 void atoll_tool_fail(struct atoll_tool_call *call, const struct atoll_error *error);
@@ -75,6 +77,13 @@ ATOLL_TOOL_RUN(list);
 ATOLL_TOOL_RUN(info);
 ATOLL_TOOL_RUN(destroy);
 ATOLL_TOOL_RUN(preview);
+/* states.c */
+ATOLL_TOOL_RUN(snapshot);
+ATOLL_TOOL_RUN(fork);
+ATOLL_TOOL_RUN(restore);
+ATOLL_TOOL_RUN(git_clone);
+/* tasks.c */
+ATOLL_TOOL_RUN(task);
 
 /* edits.c, pure. Replaces old with new in the text, once or everywhere. FAILED_PRECONDITION: it is not
  * there, or more than once and `all` is false. */

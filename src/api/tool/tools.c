@@ -112,6 +112,39 @@ static const struct atoll_tool_arg preview_args[] = {
     {0},
 };
 
+static const struct atoll_tool_arg snapshot_args[] = {
+    OPTIONAL("name", NULL, TEXT, 0, "NAME or NAME:TAG; default: a new name."),
+    {0},
+};
+static const struct atoll_tool_arg fork_args[] = {
+    OPTIONAL("count", NULL, WHOLE, 100, "How many; default: 1."),
+    {0},
+};
+static const struct atoll_tool_arg restore_args[] = {
+    {"snapshot", NULL, ATOLL_TOOL_TEXT, true, 0, "The name of a snapshot or template."},
+    {0},
+};
+static const struct atoll_tool_arg git_clone_args[] = {
+    {"url", NULL, ATOLL_TOOL_TEXT, true, 0, "The repository. The sandbox needs a network."},
+    OPTIONAL("path", NULL, TEXT, 0, "Where to; default: the last part of the URL."),
+    OPTIONAL("branch", NULL, TEXT, 0, "A branch or tag."),
+    OPTIONAL("commit_id", NULL, TEXT, 0, "A commit to check out."),
+    OPTIONAL("username", NULL, TEXT, 0, "At the server of the repository."),
+    OPTIONAL("password", NULL, TEXT, 0, "It is not stored in the sandbox."),
+    {0},
+};
+static const struct atoll_tool_arg task_args[] = {
+    {"instruction", NULL, ATOLL_TOOL_TEXT, true, 0, "What the agent is to do."},
+    OPTIONAL("agent", NULL, TEXT, 0, "An agent of the registry; default: shell, a script."),
+    OPTIONAL("model", NULL, TEXT, 0, "The model of the agent."),
+    OPTIONAL("repo", NULL, TEXT, 0, "A repository to clone, and to push the branch to."),
+    OPTIONAL("branch", NULL, TEXT, 0, "The new branch; default: from the instruction."),
+    OPTIONAL("check", NULL, TEXT, 0, "A command that must succeed afterwards."),
+    OPTIONAL("username", NULL, TEXT, 0, "At the server of the repository."),
+    OPTIONAL("password", NULL, TEXT, 0, "It is not stored in the sandbox."),
+    {0},
+};
+
 const struct atoll_tool atoll_tools[] = {
     {"Bash", "run_command", "Runs a shell command in the sandbox and returns its output.",
      bash_args, false, false, atoll_tool_run_bash},
@@ -143,6 +176,17 @@ const struct atoll_tool atoll_tools[] = {
      atoll_tool_run_destroy},
     {NULL, "preview_url", "A URL for a server that listens on a port in the sandbox.", preview_args,
      false, false, atoll_tool_run_preview},
+    {NULL, "sandbox_snapshot", "Keeps the files of a sandbox as a template.", snapshot_args, false,
+     false, atoll_tool_run_snapshot},
+    {NULL, "sandbox_fork", "Makes copies of a sandbox.", fork_args, false, false,
+     atoll_tool_run_fork},
+    {NULL, "sandbox_restore", "Brings the files of a sandbox back to a snapshot.", restore_args,
+     false, false, atoll_tool_run_restore},
+    {NULL, "git_clone", "Clones a repository into the sandbox.", git_clone_args, false, false,
+     atoll_tool_run_git_clone},
+    {NULL, "task_run",
+     "Lets an agent work on an instruction in a sandbox of its own, and waits for its result.",
+     task_args, false, true, atoll_tool_run_task},
     {0},
 };
 
