@@ -105,6 +105,13 @@ static const struct row {
                                   {"result"},
                                   NULL,
                                   "Comparisons of two trees of layers."},
+    [ATOLL_METRIC_CHECKPOINTS] =
+        {"atoll_checkpoints_total", COUNTER, {"result"}, NULL, "Checkpoints of commands."},
+    [ATOLL_METRIC_UNDOS] = {"atoll_undos_total",
+                            COUNTER,
+                            {"result"},
+                            NULL,
+                            "Sandboxes whose last commands were undone."},
     [ATOLL_METRIC_SECRETS] = {"atoll_secrets", GAUGE, {NULL}, NULL, "Secrets of all tenants."},
     [ATOLL_METRIC_QUOTA_REFUSED] = {"atoll_quota_refused_total",
                                     COUNTER,

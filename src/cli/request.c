@@ -36,6 +36,8 @@ const struct atoll_cli_option atoll_cli_sandbox_options[] = {
      "keep its disk after `atoll stop` and daemon restarts", NULL},
     {"read-only", 0, ATOLL_CLI_FLAG, AT(read_only), NULL,
      "make its root file system read-only; /home, /root, /tmp and /run stay writable", NULL},
+    {"checkpoints", 0, ATOLL_CLI_TEXT, AT(checkpoints), "command|none",
+     "keep its files before and after every command, for history and undo (default: none)", NULL},
     {"provider", 0, ATOLL_CLI_TEXT, AT(provider), "PROVIDER",
      "provider that makes it (default: auto; see `atoll providers`)", NULL},
     {"image", 0, ATOLL_CLI_TEXT, AT(image), "IMAGE",
@@ -270,6 +272,8 @@ int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_option
         r = atoll_compose_text(request, "name", options->name, err);
     if (r == 0)
         r = atoll_compose_text(request, "workdir", options->workdir, err);
+    if (r == 0)
+        r = atoll_compose_text(request, "checkpoints", options->checkpoints, err);
     if (r == 0 && options->read_only && json_object_set_new(request, "readOnly", json_true()) < 0)
         r = atoll_fail_errno(err, ENOMEM, "request");
     if (r == 0)

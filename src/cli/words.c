@@ -31,6 +31,7 @@ static const struct atoll_cli_word words[] = {
     {"KEY", ATOLL_CLI_FROM_LIST, "/api/keys", "keys", "id", "tenant", ATOLL_ID_LEN, NULL},
     {.name = "INSTRUCTION"},
     {.name = "LANGUAGE"},
+    {.name = "N"},
     {.name = "NAME"},
     {.name = "PATH", .source = ATOLL_CLI_FROM_FILES},
     {.name = "PORT"},

@@ -246,7 +246,7 @@ static bool is_given(const struct atoll_diff_change *change)
 static bool is_within(const struct atoll_diff_compare *c, const char *path)
 {
     size_t n = strlen(c->below);
-    return n == 0 || (strncmp(path, c->below, n) == 0 && path[n] == '/');
+    return n == 0 || (strncmp(path, c->below, n) == 0 && (path[n] == '/' || path[n] == '\0'));
 }
 
 static int compare_entry(struct walk *w, const char *path, const char *name,
@@ -298,8 +298,7 @@ static bool is_on_the_way(const struct atoll_diff_compare *c, const char *path)
 {
     size_t n = strlen(path);
 
-    return n == 0 || is_within(c, path) || strcmp(path, c->below) == 0 ||
-           (strncmp(c->below, path, n) == 0 && c->below[n] == '/');
+    return n == 0 || is_within(c, path) || (strncmp(c->below, path, n) == 0 && c->below[n] == '/');
 }
 
 static int compare_directory(struct walk *w, const struct waiting *item, struct atoll_error *err)

@@ -8,7 +8,7 @@
  *     FROM, TO   views: directories of layers as they are on disk, topmost first, separated by ":". A last "/" is
  *                the root of the sandbox, below all of them. "" is an empty tree
  *     --patch            a patch that `git apply` takes, instead of JSON
- *     --below DIR        only what is in this directory; the paths of a patch are relative to it
+ *     --below DIR        only this directory or file; the paths of a patch are relative to it
  *     --max-lines N      of JSON (default 10000); all changes are counted
  *     --max-bytes N      of a patch (default 16 MiB); a longer one is an error
  *

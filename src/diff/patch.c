@@ -275,6 +275,16 @@ static int add_sides(struct atoll_buf *out, const char *path, const struct side 
     return r < 0 ? r : add_change(out, path, &none, b);
 }
 
+/* The path in the patch; the directory that it is relative to may itself be a file. */
+static const char *name_of(const struct atoll_diff_patch *patch, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (strlen(path) >= patch->skip)
+        return path + patch->skip;
+    return slash ? slash + 1 : path;
+}
+
 static int write_out(struct atoll_diff_patch *patch, const struct atoll_buf *out,
                      struct atoll_error *err)
 {
@@ -300,7 +310,7 @@ int atoll_diff_patch_add(void *arg, const struct atoll_diff_change *change, stru
     if (r == 0)
         r = read_side(change->b, &b);
     if (r == 0)
-        r = add_sides(&out, change->path + patch->skip, &a, &b);
+        r = add_sides(&out, name_of(patch, change->path), &a, &b);
     if (r == -ENOBUFS)
         r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EFBIG,
                        "/%.200s is too large for a patch; ask for a part of the tree",

@@ -425,6 +425,9 @@ struct atoll_exec_start {
     bool held;
     bool pty;
     uint32_t cols, rows;
+    /* A command of a client, not of a facade itself: it gets checkpoints if the sandbox has them. */
+    bool is_command;
+    uint64_t number; /* of its checkpoint; set by the engine */
 };
 
 typedef void atoll_exec_fn(void *arg, struct atoll_exec *exec, const struct atoll_error *error);

@@ -124,8 +124,8 @@ struct atoll_engine {
     struct atoll_list builds;          /* of struct atoll_build; build.c */
     struct atoll_list captures;        /* of struct capture; state/capture.c */
     struct atoll_list volumes;         /* of struct opened; volume/opened.c */
-    struct atoll_list compares, diffs; /* requests in progress; state/compare.c, state/diff.c */
-    struct atoll_makes *makes;         /* owned, or NULL; build/ */
+    struct atoll_list compares, diffs, histories; /* requests in progress; state/ */
+    struct atoll_makes *makes;                    /* owned, or NULL; build/ */
     struct atoll_template_tables template_tables;
     struct atoll_list unpacks;      /* of struct atoll_unpack; unpack.c */
     struct atoll_list unpack_queue; /* those that wait */
@@ -198,6 +198,7 @@ struct atoll_sandbox {
     int64_t progress_ms, progress_since_ms; /* time of the last and of the first progress event */
     bool resizing;                          /* its limits are being changed; resize.c */
     bool snapping;                          /* a snapshot is in progress */
+    struct atoll_checkpoints *checkpoints;  /* owned; NULL: it has none; state/checkpoint.c */
     bool keeps_env;                         /* its environment is in a file; env_file.c */
     char cause[200];
     struct atoll_provider_exit oom; /* its cause of death, if oom_kills is set; see exec.c */
@@ -265,8 +266,10 @@ struct atoll_exec {
     bool counted; /* counted as running for its tenant */
     /* Its journal stays when this is freed: the daemon exits, or it is that of an ended sandbox. */
     bool kept;
-    bool resting;     /* waits for input and does not count as running */
-    bool agent_knows; /* the agent has a record of it */
+    bool resting;        /* waits for input and does not count as running */
+    bool agent_knows;    /* the agent has a record of it */
+    uint64_t checkpoint; /* number of its command; 0: it has none */
+    bool ending;         /* it has ended, and its end waits for the checkpoint */
     bool ended;
     bool unsaved;                    /* the last write of its end failed */
     struct atoll_exec_result result; /* valid once ended */

@@ -34,6 +34,7 @@ struct atoll_options {
     bool read_only; /* its root file system: see struct atoll_spec */
     /* When its provider loses it, make it again with the same id, without its files. */
     bool recreate;
+    bool checkpoints;  /* before and after every command */
     const char *id;    /* that a facade has sent already, by atoll_rand_id(); NULL: a new one */
     const char *owner; /* tenant; NULL: "default" */
     const char *name;  /* unique among the sandboxes of the tenant; NULL: none */

@@ -29,7 +29,7 @@ struct atoll_store_sandbox {
     uint64_t cpu_spent_us; /* CPU time used before its last start */
     uint64_t output_spent_bytes; /* output of commands whose rows were dropped */
     /* Stored: metadata_json, facade_json, network, network_json, credential, lifetime,
-     * recreate; limits and waived, which are
+     * recreate, checkpoints; limits and waived, which are
      * those that hold, defaults included. The other members are 0 when the row is read. */
     struct atoll_options options;
 };

@@ -53,6 +53,12 @@ def kept(world):
     return values
 
 
+def traced(world):
+    box = world.box(checkpoints="command")
+    world.exec(box, "touch", "/home/user/f")
+    return {"id": box}
+
+
 def session_file(world):
     session = world.session()
     path = f"/api/sessions/{session}"
@@ -237,6 +243,9 @@ SANDBOXES = {
     f"POST {BOX}/snapshots": Entry(Ask(201, body={}, check=has("made", "files")),
                                    Ask(400, body={"name": ".bad"})),
     f"GET {BOX}/snapshots": Entry(Ask(200, check=shows("name")), Ask(400, at=NO_ID), given=snapped),
+    f"GET {BOX}/history": Entry(Ask(200, check=has("commands", 0, "command")), Ask(400, "?limit=0"), given=traced),
+    f"GET {BOX}/blame": Entry(Ask(200, "?path=/home/user/f", check=has("kind", value="added")), Ask(400), given=traced),
+    f"POST {BOX}/undo": Entry(Ask(200, body={}, check=has("number", value=0)), Ask(400, body={"commands": 0}), given=traced),
     f"GET {BOX}/diff": Entry(Ask(200, check=has("summary", "added")), Ask(400, "?format=tar")),
     f"POST {BOX}/fork": Entry(Ask(201, body={"count": 2}, check=has("sandboxes", 1, "id")),
                               Ask(400, body={"count": 101})),

@@ -1,8 +1,9 @@
 #pragma once
 #include "engine/state/diff.h"
+#include "engine/state/history.h"
 
 /*
- * Part of fake_engine.h: comparisons.
+ * Part of fake_engine.h: comparisons and histories.
  */
 
 static inline void call_diff(struct fake_later *l)
@@ -20,4 +21,48 @@ void atoll_engine_diff(struct atoll_engine *engine, const char *sandbox_id,
     (void)sandbox_id;
     (void)request;
     fake_answer(call_diff, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
+static inline void call_history(struct fake_later *l)
+{
+    const struct atoll_command_view view = {.number = 1, .exec_id = "", .command = "true"};
+
+    ((atoll_history_fn *)l->fn)(l->arg, &view, l->failed ? 0 : 1, fake_error(l));
+}
+
+void atoll_commands_history(struct atoll_engine *engine, const char *sandbox_id, size_t limit,
+                            atoll_history_fn *done, void *arg)
+{
+    (void)sandbox_id;
+    (void)limit;
+    fake_answer(call_history, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
+static inline void call_blame(struct fake_later *l)
+{
+    const struct atoll_command_view view = {.number = 1, .exec_id = "", .command = "true"};
+
+    ((atoll_blame_fn *)l->fn)(l->arg, l->failed ? NULL : &view, "added", fake_error(l));
+}
+
+void atoll_engine_blame(struct atoll_engine *engine, const char *sandbox_id, const char *path,
+                        atoll_blame_fn *done, void *arg)
+{
+    (void)sandbox_id;
+    (void)path;
+    fake_answer(call_blame, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
+static inline void call_undo(struct fake_later *l)
+{
+    ((atoll_undo_fn *)l->fn)(l->arg, 0, fake_error(l));
+}
+
+void atoll_engine_undo(struct atoll_engine *engine, const char *sandbox_id, uint32_t count,
+                       bool force, atoll_undo_fn *done, void *arg)
+{
+    (void)sandbox_id;
+    (void)count;
+    (void)force;
+    fake_answer(call_undo, (void (*)(void))done, arg, NULL, fake_failure(engine));
 }

@@ -227,7 +227,7 @@ static const char *const *program_of(const char *language)
 void atoll_daytona_code_run(struct atoll_api_call *call, const uint8_t *body, size_t n)
 {
     const char *argv[ARGS_MAX + ATOLL_ARRAY_LEN(languages[0].argv)];
-    struct atoll_exec_start start = {.argv = argv, .stdin_open = true};
+    struct atoll_exec_start start = {.is_command = true, .argv = argv, .stdin_open = true};
     struct execution *x = execution_new(call, body, n, code_fields, &start.timeout_ms);
     const char *const *program;
     size_t count = 0;

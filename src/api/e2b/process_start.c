@@ -241,6 +241,7 @@ static int take_start(struct start *s, struct atoll_exec_start *ret, struct atol
     if (r == 0)
         r = atoll_envd_user(s->call, s->user, err);
     ret->argv = s->argv;
+    ret->is_command = true;
     ret->env = s->env;
     ret->user = s->user[0] ? s->user : NULL;
     return r;

@@ -61,6 +61,7 @@ const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"name", ATOLL_FIELD_STRING, AT(options.name), 1, 64, NULL, 0},
     {"workdir", ATOLL_FIELD_STRING, AT(options.workdir), 1, 1024, NULL, 0},
     {"readOnly", ATOLL_FIELD_BOOL, AT(options.read_only), 0, 0, NULL, 0},
+    {"checkpoints", ATOLL_FIELD_STRING, AT(checkpoints), 1, 32, NULL, 0},
     {"getOrCreate", ATOLL_FIELD_BOOL, AT(get_or_create), 0, 0, NULL, 0},
     {"limits", ATOLL_FIELD_OBJECT, AT(options.limits), 0, 0, limit_fields, 0},
     {"env", ATOLL_FIELD_ENV, AT(options.env), 0, 0, NULL, 0},
@@ -208,6 +209,15 @@ static int check_metadata(const json_t *metadata, struct atoll_body *body, const
     return 0;
 }
 
+static int check_checkpoints(const char *text, bool *ret, struct atoll_error *err)
+{
+    *ret = text && strcmp(text, "command") == 0;
+    return !text || *ret || strcmp(text, "none") == 0
+               ? 0
+               : atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                            "checkpoints must be \"command\" or \"none\"");
+}
+
 static int check_deadline(const char *word, enum atoll_at_deadline *ret, struct atoll_error *err)
 {
     if (word && strcmp(word, "pause") == 0)
@@ -246,6 +256,8 @@ int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_bo
     if (r == 0)
         r = check_deadline(s->on_deadline, &o.lifetime.at_deadline, err);
     if (r == 0)
+        r = check_checkpoints(s->checkpoints, &o.checkpoints, err);
+    if (r == 0)
         r = atoll_rest_mounts_check(s, body, &o, err);
     if (r == 0)
         r = atoll_artifacts_check(o.artifacts, err);
@@ -275,6 +287,7 @@ int atoll_rest_exec_check(const struct atoll_rest_exec *e, struct atoll_exec_sta
 {
     struct atoll_exec_start start = {
         .argv = e->argv,
+        .is_command = true,
         .env = e->env,
         .user = e->user && *e->user ? e->user : NULL,
         .cwd = e->cwd && *e->cwd ? e->cwd : NULL,

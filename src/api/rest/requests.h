@@ -24,7 +24,7 @@ struct atoll_rest_sandbox {
     /* What atoll_rest_sandbox_check() translates into options. */
     bool get_or_create;
     const char *const *waive;
-    const char *network_mode, *on_deadline;
+    const char *network_mode, *on_deadline, *checkpoints;
     const json_t *metadata, *volumes, *network;
     uint32_t network_mbps;
     bool has_registry;

@@ -80,8 +80,12 @@ atoll_rest_handler atoll_rest_volume_download, atoll_rest_volume_upload,
 atoll_rest_handler atoll_rest_sandbox_snapshot, atoll_rest_snapshot_create,
     atoll_rest_snapshot_list, atoll_rest_sandbox_snapshots, atoll_rest_sandbox_fork,
     atoll_rest_sandbox_restore;
-/* diff.c */
-atoll_rest_handler atoll_rest_sandbox_diff;
+/* diff.c, history.c */
+atoll_rest_handler atoll_rest_sandbox_diff, atoll_rest_sandbox_history, atoll_rest_sandbox_blame,
+    atoll_rest_sandbox_undo;
+/* The parameter `path`: absolute, without "." and ".."; NULL: not given, or "/". */
+int atoll_rest_read_path(const struct atoll_api_call *call, const char **ret,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
 /* builds.c, build_log.c */
 atoll_rest_handler atoll_rest_make_create, atoll_rest_make_list, atoll_rest_make_get,
     atoll_rest_make_cancel, atoll_rest_make_log, atoll_rest_make_context_get,

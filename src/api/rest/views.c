@@ -159,6 +159,7 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
     atoll_view_network(out, "network", &v);
     atoll_json_bool(out, "readOnly", v.options.read_only);
     atoll_json_bool(out, "recreate", v.options.recreate);
+    atoll_json_text(out, "checkpoints", v.options.checkpoints ? "command" : "none");
     atoll_json_double(out, "boot_ms", v.boot_ms, 6);
     atoll_json_bool(out, "pooled", v.pooled);
     atoll_json_text(out, "tenant", v.owner ? v.owner : "default");

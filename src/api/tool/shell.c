@@ -196,6 +196,7 @@ void atoll_tool_run_bash(struct atoll_tool_call *call)
         call->engine, call->sandbox_id,
         &(struct atoll_exec_start){
             .argv = argv,
+            .is_command = true,
             .env = (const char *const *)s->env,
             .cwd = cwd ? path : NULL,
             .timeout_ms = atoll_tool_flag(call, "run_in_background") &&

@@ -192,6 +192,7 @@ static void run(struct atoll_api_call *call, const struct request *q)
     bool has_cwd = q->cwd && *q->cwd;
     const struct atoll_exec_start start = {
         .argv = argv,
+        .is_command = true,
         .env = q->sudo ? (const char *const *)env : q->env,
         .user = q->sudo ? "root" : NULL,
         .cwd = has_cwd || q->sudo ? cwd : NULL, /* root's own directory is another one */

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
+#include "engine/state/checkpoint.h"
 
 /*
  * Commands: started through the agent, their output is written to a journal as it comes, and they
@@ -58,6 +59,7 @@ static struct atoll_exec *exec_new(struct atoll_sandbox *s, const struct atoll_e
                                               : "");
     x->pty = start->pty;
     x->held = start->held;
+    x->checkpoint = start->number;
     x->agent_knows = true; /* the agent that starts it does */
     x->started_unix_ms = atoll_clock_unix_ms();
     x->started_ms = atoll_clock_ms();
@@ -256,6 +258,8 @@ static void on_started(void *arg, const struct atoll_reply *answer)
         error = &err;
     measure_start(x, error);
     if (error) {
+        if (x->sandbox)
+            atoll_checkpoint_failed(x->sandbox, x->checkpoint);
         fn(x->started_arg, NULL, error);
         if (is_stored(x))
             atoll_persist_drop_exec(x->sandbox->engine, x);
@@ -263,6 +267,8 @@ static void on_started(void *arg, const struct atoll_reply *answer)
             exec_drop(x);
     } else {
         x->pid = started.pid;
+        if (x->sandbox && x->checkpoint)
+            atoll_checkpoint_started(x->sandbox, x->checkpoint, x);
         if (x->sandbox)
             atoll_events_emit(x->sandbox->engine, "exec.started", x->sandbox, x->id, "");
         fn(x->started_arg, x, NULL);
@@ -334,6 +340,10 @@ void atoll_engine_exec_now(struct atoll_engine *engine, const char *sandbox_id,
         r = atoll_room_admit(engine, &err);
     if (r == 0)
         r = atoll_lifetime_admit(s, &err);
+    if (r == 0 && own.is_command && own.number == 0 && s->checkpoints) {
+        atoll_checkpoint_before(s, start, done, arg);
+        return;
+    }
     if (r == 0) {
         x = exec_new(s, start);
         r = x ? remember(s, x, &err) : atoll_fail_errno(&err, ENOMEM, "exec");
@@ -341,6 +351,9 @@ void atoll_engine_exec_now(struct atoll_engine *engine, const char *sandbox_id,
             atoll_exec_unref(x);
     }
     if (r < 0) {
+        s = own.number ? atoll_map_get(&engine->sandboxes, sandbox_id) : NULL;
+        if (s)
+            atoll_checkpoint_failed(s, own.number);
         done(arg, NULL, &err);
         return;
     }
@@ -353,6 +366,7 @@ void atoll_engine_exec_now(struct atoll_engine *engine, const char *sandbox_id,
         r = send_start(x, start, &err);
     if (r < 0) {
         x->started = NULL;
+        atoll_checkpoint_failed(s, x->checkpoint);
         if (is_stored(x))
             atoll_persist_drop_exec(engine, x);
         exec_drop(x);
@@ -440,6 +454,10 @@ static int on_ended(struct atoll_sandbox *s, const struct atoll_am_exit *e)
     if (x && (x->journal.seen[ATOLL_STREAM_STDOUT] != e->stdout_bytes ||
               x->journal.seen[ATOLL_STREAM_STDERR] != e->stderr_bytes))
         return -EBADMSG;
+    if (x && x->checkpoint && !x->ended && s->checkpoints) {
+        atoll_checkpoint_after(x, &result);
+        return 0;
+    }
     /* The end is stored before the agent may drop its record. */
     if (x) {
         x->refs++; /* it may be dropped meanwhile */

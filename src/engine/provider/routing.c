@@ -106,6 +106,10 @@ static void check_abilities(const struct atoll_route_request *w, const struct at
                             : "cannot keep the disk of a sandbox (persistent)");
     } else if (w->mounts && !caps->volumes) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED, "has no volumes");
+    } else if (w->checkpoints && !caps->snapshot_layers) {
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED,
+               caps->layers ? "has no checkpoints: this host gives the daemon no cgroup freezer"
+                            : "has no checkpoints");
     } else if (w->read_only && !caps->read_only) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED, "cannot make the root read-only (readOnly)");
     } else if (w->pauses && !caps->pause) {

@@ -17,6 +17,7 @@ struct atoll_route_request {
     bool persistent, pauses;    /* pauses: at its deadline */
     bool mounts;                /* volumes, or directories of the host */
     bool read_only;             /* its root */
+    bool checkpoints;           /* its files are kept before and after commands */
     uint32_t gpus;
     enum atoll_network network;
     bool network_is_given; /* else, with NONE, the default of each provider */

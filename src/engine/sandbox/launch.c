@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
+#include "engine/state/checkpoint.h"
 #include "engine/template/defaults.h"
 #include "engine/template/load.h"
 
@@ -29,6 +30,7 @@ static int apply_options(struct atoll_sandbox *s, const struct atoll_options *op
     if (options->network != ATOLL_NETWORK_NONE)
         s->options.network_is_given = true;
     s->options.network = s->spec.network; /* if none is given, the default of its provider */
+    atoll_checkpoints_open(s);
     return atoll_env_save(s, err) < 0 ? -EIO : atoll_artifacts_apply_request(s, err);
 }
 

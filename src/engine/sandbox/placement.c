@@ -165,6 +165,7 @@ static int choose(struct atoll_engine *engine, const struct atoll_options *optio
         .isolation = options->isolation,
         .image = options->image,
         .template_name = named ? options->template_name : NULL,
+        .checkpoints = options->checkpoints,
         .persistent = options->lifetime.persistent,
         .pauses = options->lifetime.at_deadline != ATOLL_DEADLINE_DESTROY,
         .gpus = options->gpus,

@@ -11,6 +11,7 @@
 #include "engine/build/build_internal.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
+#include "engine/state/checkpoint.h"
 #include "engine/state/state.h"
 #include "sandbox/stack.h"
 
@@ -569,6 +570,8 @@ void atoll_engine_recover(struct atoll_engine *engine,
                   NULL);
     if (result == 0)
         result = atoll_store_each_exec(engine->config.store, load_exec, r, &err);
+    if (result == 0)
+        result = atoll_checkpoints_load(engine, &err);
     if (result == 0)
         result = atoll_artifacts_load_requests(engine, &err);
     if (result < 0) {

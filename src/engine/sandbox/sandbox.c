@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
+#include "engine/state/checkpoint.h"
 #include "sandbox/spec_layers.h"
 
 /*
@@ -91,6 +92,7 @@ void atoll_sandbox_discard(struct atoll_sandbox *s)
     atoll_sandbox_end_reattach(s);
     s->agent = atoll_rpc_close(s->agent);
     s->attachment = atoll_attachment_free(s->attachment);
+    atoll_checkpoints_close(s);
     atoll_exec_drop_all(s);
     (void)atoll_map_remove(&engine->sandboxes, s->spec.id);
     atoll_tenant_leave(s);
@@ -177,11 +179,26 @@ static int check_agent(const struct atoll_sandbox *s, struct atoll_error *err)
     return 0;
 }
 
+static bool only_reads(uint16_t type)
+{
+    static const uint16_t reads[] = {ATOLL_AGENT_FILE_STAT,   ATOLL_AGENT_FILE_LIST,
+                                     ATOLL_AGENT_FILE_OPEN,   ATOLL_AGENT_FILE_READ,
+                                     ATOLL_AGENT_USAGE,       ATOLL_AGENT_PING,
+                                     ATOLL_AGENT_PROCESS_LIST};
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(reads); i++)
+        if (type == reads[i])
+            return true;
+    return false;
+}
+
 int atoll_sandbox_ask(struct atoll_sandbox *s, uint16_t type, const struct atoll_msg_desc *desc,
                       const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
 {
     int r = check_agent(s, err);
 
+    if (!only_reads(type))
+        atoll_checkpoints_touch(s);
     return r < 0 ? r : atoll_rpc_ask(s->agent, type, desc, msg, fn, arg, err);
 }
 

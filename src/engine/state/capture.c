@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "base/switches.h"
+#include "engine/state/checkpoint.h"
 #include "sandbox/stack.h"
 
 /*
@@ -43,7 +44,8 @@ size_t atoll_captures_count(struct atoll_engine *engine, const char *tenant, con
 
     ATOLL_LIST_FOREACH (&engine->captures, node) {
         const struct capture *c = ATOLL_CONTAINER_OF(node, struct capture, node);
-        n += strcmp(c->owner, tenant) == 0 && (!source || strcmp(c->source, source) == 0);
+        n += strcmp(c->owner, tenant) == 0 &&
+             (source ? strcmp(c->source, source) == 0 : !c->layer_done);
     }
     return n;
 }
@@ -86,6 +88,9 @@ static void capture_free(struct capture *c)
 static void release_sandbox(struct atoll_sandbox *s)
 {
     s->snapping = false;
+    atoll_checkpoints_continue(s);
+    if (s->snapping)
+        return;
     if (!atoll_list_empty(&s->stoppers) && atoll_sandbox_would_move(s, ATOLL_ON_STOP))
         atoll_sandbox_halt(s, ATOLL_END_KILLED_BY, "a stop requested during a snapshot", "");
     else if (!atoll_list_empty(&s->resumers) && atoll_sandbox_would_move(s, ATOLL_ON_RESUME))

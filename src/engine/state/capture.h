@@ -19,7 +19,7 @@ typedef void atoll_capture_fn(void *arg, struct atoll_version *version,
 /* Whether a version can be made of the sandbox now. FAILED_PRECONDITION: it is in another state.
  * RESOURCE_EXHAUSTED: its tenant has ATOLL_CAPTURES_MAX captures in progress. */
 int atoll_capture_check(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Captures in progress of a tenant. source: NULL for any. */
+/* Captures in progress of a tenant. source: NULL for all that make versions. */
 size_t atoll_captures_count(struct atoll_engine *engine, const char *tenant, const char *source);
 /* The stack below the writable layer; borrowed. */
 const char *atoll_capture_stack(const struct atoll_sandbox *sandbox);

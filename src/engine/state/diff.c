@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <string.h>
 #include "base/memory.h"
+#include "base/text.h"
 #include "engine/state/capture.h"
+#include "engine/state/checkpoint.h"
 #include "engine/state/compare.h"
 #include "sandbox/stack.h"
 
@@ -76,11 +78,29 @@ static bool is_now(const char *moment)
     return moment && strcmp(moment, ATOLL_MOMENT_NOW) == 0;
 }
 
+static int find_checkpoint(struct atoll_sandbox *s, const char *text, const char **ret_stack,
+                           struct atoll_error *err)
+{
+    uint64_t number;
+    const char *stack = NULL;
+
+    if (atoll_text_u64(text, 0, INT64_MAX, &number) == 0)
+        stack = atoll_checkpoint_stack(s, number);
+    if (!stack)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
+                          "sandbox %s has no checkpoint %.20s (any more); see its history",
+                          s->spec.id, text);
+    *ret_stack = stack;
+    return 0;
+}
+
 int atoll_moment_find(struct atoll_sandbox *s, const char *moment, const char **ret_stack,
                       struct atoll_error *err)
 {
     struct atoll_version *v = s->version;
 
+    if (moment && *moment && moment[strspn(moment, "0123456789")] == '\0' && s->checkpoints)
+        return find_checkpoint(s, moment, ret_stack, err);
     if (moment && strcmp(moment, ATOLL_MOMENT_START) != 0)
         v = atoll_version_resolve(s->engine, s->spec.tenant, moment, err);
     return v ? version_stack(v, ret_stack, err) : -ENOENT;

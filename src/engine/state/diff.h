@@ -12,7 +12,7 @@
 #define ATOLL_DIFF_LINES_MAX 10000
 
 struct atoll_diff_request {
-    /* Moments: "start", "now", or the name of a snapshot or another template. Defaults: start, now. */
+    /* Moments: "start", "now", the number of a command with checkpoints (the files after it; 0: before the first), or the name of a snapshot or another template. Defaults: start, now. */
     const char *from, *to;
     bool patch;
     const char *below; /* only this directory, absolute; NULL: all */

@@ -4,9 +4,11 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "engine/engine_internal.h"
+#include "engine/state/checkpoint.h"
 #include "engine/state/state.h"
 #include "engine/template/start.h"
 #include "sandbox/spec_layers.h"
+#include "sandbox/stack.h"
 
 /*
  * Restores. The row gets the new stack and the state "restoring" before any process is ended: before
@@ -104,11 +106,25 @@ static struct root root_of(struct atoll_version *v)
     return r;
 }
 
+/* Another stack on the same version. */
+static struct root root_of_stack(const struct atoll_sandbox *s, const char *stack)
+{
+    bool is_host = strcmp(stack, ATOLL_STACK_HOST) == 0;
+    struct root r = {.version = s->version,
+                     .kind = is_host ? ATOLL_TEMPLATE_HOST : ATOLL_TEMPLATE_ROOTFS,
+                     .layer_base = is_host ? s->version->layer_base : ATOLL_LAYER_BASE};
+
+    r.layers = strdup(is_host ? "" : stack);
+    if (!r.layers)
+        abort();
+    return r;
+}
+
 /* The sandbox gets the new root, and its row says so. */
-static int begin(struct atoll_sandbox *s, struct atoll_version *v, struct atoll_error *err)
+static int begin(struct atoll_sandbox *s, struct root is, struct atoll_error *err)
 {
     struct atoll_engine *engine = s->engine;
-    struct root was = get_root(s), is = root_of(v);
+    struct root was = get_root(s);
     int r = atoll_layers_hold(engine, stack_of(&is), err);
 
     if (r == 0) {
@@ -158,25 +174,21 @@ static void on_running(void *arg, const struct atoll_error *error)
         atoll_start_run(p->engine, p->sandbox_id, &commands, on_started, p);
 }
 
-void atoll_engine_restore(struct atoll_engine *engine, const char *sandbox_id,
-                          const char *reference, const char *who, atoll_done_fn *done, void *arg)
+/* Takes the root. */
+static void restore(struct atoll_sandbox *s, struct root root, const char *who, atoll_done_fn *done,
+                    void *arg)
 {
-    struct atoll_sandbox *s = NULL;
-    struct atoll_version *v = NULL;
     struct restoring *p;
     struct atoll_error err;
 
-    if (check(engine, sandbox_id, reference, &s, &v, &err) < 0 || atoll_env_keep(s, &err) < 0) {
-        done(arg, &err);
-        return;
-    }
-    if (begin(s, v, &err) < 0) {
+    if (begin(s, root, &err) < 0) {
         atoll_env_unkeep(s);
         done(arg, &err);
         return;
     }
+    atoll_checkpoints_touch(s);
     p = atoll_alloc(sizeof(*p));
-    *p = (struct restoring){.engine = engine, .done = done, .arg = arg};
+    *p = (struct restoring){.engine = s->engine, .done = done, .arg = arg};
     memcpy(p->sandbox_id, s->spec.id, sizeof(p->sandbox_id));
     atoll_lifetime_settle(s);
     atoll_sandbox_end_reattach(s);
@@ -185,4 +197,28 @@ void atoll_engine_restore(struct atoll_engine *engine, const char *sandbox_id,
     s->removing = true;
     atoll_exec_end_all(s, ATOLL_END_KILLED_BY, who);
     atoll_sandbox_make_again(s, "the sandbox is being restored", true);
+}
+
+void atoll_engine_restore(struct atoll_engine *engine, const char *sandbox_id,
+                          const char *reference, const char *who, atoll_done_fn *done, void *arg)
+{
+    struct atoll_sandbox *s = NULL;
+    struct atoll_version *v = NULL;
+    struct atoll_error err;
+
+    if (check(engine, sandbox_id, reference, &s, &v, &err) < 0 || atoll_env_keep(s, &err) < 0)
+        done(arg, &err);
+    else
+        restore(s, root_of(v), who, done, arg);
+}
+
+void atoll_restore_stack(struct atoll_sandbox *s, const char *stack, const char *who,
+                         atoll_done_fn *done, void *arg)
+{
+    struct atoll_error err;
+
+    if (atoll_room_admit(s->engine, &err) < 0 || atoll_env_keep(s, &err) < 0)
+        done(arg, &err);
+    else
+        restore(s, root_of_stack(s, stack), who, done, arg);
 }

@@ -297,5 +297,25 @@ const char *const atoll_db_migrations[] = {
      "  started_unix_ms INTEGER NOT NULL,"
      "  ended_unix_ms INTEGER NOT NULL"
      ") WITHOUT ROWID;"),
+    /* commands of sandboxes with checkpoints: the stacks before and after them */
+    ("ALTER TABLE sandboxes ADD COLUMN checkpoints INTEGER NOT NULL DEFAULT 0;"
+     "CREATE TABLE checkpoints ("
+     "  sandbox_id TEXT NOT NULL,"
+     "  number INTEGER NOT NULL,"
+     "  exec_id TEXT NOT NULL,"
+     "  command TEXT NOT NULL,"
+     "  started_unix_ms INTEGER NOT NULL,"
+     "  before_layers TEXT NOT NULL," /* '': not kept */
+     "  after_layers TEXT NOT NULL,"
+     "  before_bytes INTEGER NOT NULL,"
+     "  after_bytes INTEGER NOT NULL,"
+     "  shared INTEGER NOT NULL,"
+     "  counted INTEGER NOT NULL,"
+     "  added INTEGER NOT NULL,"
+     "  changed INTEGER NOT NULL,"
+     "  removed INTEGER NOT NULL,"
+     "  bytes INTEGER NOT NULL,"
+     "  PRIMARY KEY (sandbox_id, number)"
+     ") WITHOUT ROWID;"),
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

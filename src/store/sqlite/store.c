@@ -88,6 +88,7 @@ static const struct atoll_column sandbox_columns[] = {
     COLUMN("network_policy", SEALED, options.network_json),
     COLUMN("credential", SEALED, options.credential),
     COLUMN("recreate", BOOL, options.recreate),
+    COLUMN("checkpoints", BOOL, options.checkpoints),
     COLUMN("name", NTEXT, options.name),
     COLUMN("workdir", NTEXT, options.workdir),
     COLUMN("user", NTEXT, options.user),
@@ -211,6 +212,7 @@ static int drop_sandbox(struct atoll_db *db, const char *id, const struct atoll_
 {
     static const char drop_contexts[] = "DELETE FROM contexts WHERE sandbox_id = ?";
     static const char drop_request[] = "DELETE FROM artifact_wishes WHERE sandbox_id = ?";
+    static const char drop_checkpoints[] = "DELETE FROM checkpoints WHERE sandbox_id = ?";
     static const char drop_row[] = "DELETE FROM sandboxes WHERE id = ?";
     int more = 0, r = atoll_db_begin(db, "drop_sandbox", err);
 
@@ -224,6 +226,8 @@ static int drop_sandbox(struct atoll_db *db, const char *id, const struct atoll_
         r = more < 0 ? more : atoll_db_run_with(db, drop_contexts, id, NULL, err);
     if (r == 0)
         r = atoll_db_run_with(db, drop_request, id, NULL, err);
+    if (r == 0)
+        r = atoll_db_run_with(db, drop_checkpoints, id, NULL, err);
     if (r == 0)
         r = atoll_db_run_with(db, drop_row, id, NULL, err);
     r = atoll_db_end(db, r, err);

@@ -67,6 +67,7 @@ static void start(struct atoll_ws_exec *x, const uint8_t *bytes ATOLL_UNUSED, si
         .cwd = p->cwd[0] ? p->cwd : NULL,
         .stdin_open = true,
         .pty = true,
+        .is_command = true,
         .cols = (uint32_t)p->cols,
         .rows = (uint32_t)p->rows,
     };

@@ -133,7 +133,8 @@ static bool is_path(const char *text)
     return true;
 }
 
-static int read_path(const struct atoll_api_call *call, const char **ret, struct atoll_error *err)
+int atoll_rest_read_path(const struct atoll_api_call *call, const char **ret,
+                         struct atoll_error *err)
 {
     const char *text = atoll_http_query(call->req, "path");
 
@@ -160,7 +161,7 @@ void atoll_rest_sandbox_diff(struct atoll_api_call *call, const uint8_t *body AT
     if (r == 0)
         r = read_format(call, &d->patch, &err);
     if (r == 0)
-        r = read_path(call, &request.below, &err);
+        r = atoll_rest_read_path(call, &request.below, &err);
     if (r == 0)
         r = atoll_api_query_u64(call, "limit", 0, ATOLL_DIFF_LINES_MAX, &limit, &err);
     if (r < 0) {

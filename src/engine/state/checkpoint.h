@@ -1,0 +1,85 @@
+#pragma once
+#include "engine/engine_internal.h"
+#include "engine/state/history.h"
+
+/*
+ * Checkpoints of a sandbox that was created with "checkpoints": "command". Every command of a client is
+ * bracketed: its start waits until the files are kept, and its end is told when they are kept again. Each is a layer
+ * (capture.h). If nothing can have changed since the last one, that one is used again.
+ *
+ * Commands that run at the same time have brackets of their own, and history says so. What processes in the
+ * background write between two commands counts for the later one.
+ *
+ * Thread: the loop's.
+ */
+/* Bounds of one sandbox: commands in its history, and commands of which layers are kept. */
+#define ATOLL_HISTORY_MAX 1000
+#define ATOLL_CHECKPOINTS_MAX 64
+/* Of those, the newest that are only removed to stay below the bytes. */
+#define ATOLL_CHECKPOINTS_NEW 16
+/* Bytes of layers, as each would take by itself: of one sandbox and of one tenant. */
+#define ATOLL_CHECKPOINT_BYTES (UINT64_C(4) << 30)
+#define ATOLL_CHECKPOINT_TENANT_BYTES (UINT64_C(16) << 30)
+
+struct atoll_kept {
+    char *stack; /* held; owned, or NULL: not kept */
+    uint64_t bytes;
+};
+/* A command and its bracket. */
+struct atoll_checkpoint {
+    struct atoll_list node; /* in checkpoints->commands, oldest first */
+    uint64_t number;
+    char exec_id[17]; /* "" until it has started */
+    char command[256];
+    int64_t started_unix_ms;
+    struct atoll_kept before, after;
+    bool shared;
+    bool counted;
+    uint64_t added, changed, removed, bytes;
+};
+struct atoll_checkpoints {
+    struct atoll_list commands;
+    size_t count, kept; /* kept: commands that have a layer */
+    uint64_t bytes;     /* of their layers */
+    uint64_t next;      /* number of the next command */
+    struct atoll_list waiting,
+        capturing; /* of struct mark: for the next capture; for the present one */
+    bool is_capturing;
+    char *last; /* the stack of the last capture, if the files are still those; owned, or NULL */
+    uint64_t last_bytes;
+};
+
+/* For a new sandbox that has the option, and for a loaded one. */
+void atoll_checkpoints_open(struct atoll_sandbox *sandbox);
+/* With its layers; the store's rows are dropped with the sandbox. Commands that wait fail. */
+void atoll_checkpoints_close(struct atoll_sandbox *sandbox);
+/* Rows of the store, after those of sandboxes. */
+int atoll_checkpoints_load(struct atoll_engine *engine, struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* Starts the command when the files are kept. */
+void atoll_checkpoint_before(struct atoll_sandbox *sandbox, const struct atoll_exec_start *start,
+                             atoll_exec_fn *done, void *arg);
+/* The command of this checkpoint runs as `exec`. */
+void atoll_checkpoint_started(struct atoll_sandbox *sandbox, uint64_t number,
+                              struct atoll_exec *exec);
+/* The command could not be started: it leaves the history. */
+void atoll_checkpoint_failed(struct atoll_sandbox *sandbox, uint64_t number);
+/* The command has ended: finishes the exec when the files are kept, or when that is not possible. */
+void atoll_checkpoint_after(struct atoll_exec *exec, const struct atoll_exec_result *result);
+/* Call when a capture of the sandbox has ended that was not a checkpoint. */
+void atoll_checkpoints_continue(struct atoll_sandbox *sandbox);
+/* The files may have changed: a request to the agent. */
+void atoll_checkpoints_touch(struct atoll_sandbox *sandbox);
+
+/* restore.c: brings a running sandbox back to a stack on its version. */
+void atoll_restore_stack(struct atoll_sandbox *sandbox, const char *stack, const char *who,
+                         atoll_done_fn *done, void *arg);
+
+struct atoll_checkpoint *atoll_checkpoint_find(struct atoll_sandbox *sandbox, uint64_t number);
+/* The stack after command `number`; 0: before the first one. NULL: it is not kept. */
+const char *atoll_checkpoint_stack(struct atoll_sandbox *sandbox, uint64_t number);
+/* Stores the numbers of a command. */
+void atoll_checkpoint_store(struct atoll_sandbox *sandbox, struct atoll_checkpoint *checkpoint);
+/* Drops the commands from that number on. */
+int atoll_checkpoints_drop(struct atoll_sandbox *sandbox, uint64_t from,
+                           struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -1,0 +1,381 @@
+#include "engine/state/history.h"
+
+#include <errno.h>
+#include <string.h>
+#include "base/memory.h"
+#include "base/metrics.h"
+#include "base/text.h"
+#include "engine/json_memory.h"
+#include "engine/state/checkpoint.h"
+#include "engine/state/compare.h"
+
+/*
+ * Requests about the commands of a sandbox. What a command changed is counted when it is asked for, one command after
+ * the other, and stored.
+ */
+
+struct asking {
+    struct atoll_engine *engine;
+    struct atoll_list node; /* in engine->histories */
+    char sandbox_id[ATOLL_ID_LEN + 1];
+    size_t limit;
+    uint64_t next; /* number of the command that is looked at next, downwards */
+    char *path;    /* blame; owned */
+    atoll_history_fn *listed;
+    atoll_blame_fn *blamed;
+    void *arg;
+};
+
+static void asking_free(struct asking *a)
+{
+    atoll_list_remove(&a->node);
+    free(a->path);
+    free(a);
+}
+
+static struct atoll_command_view view_of(const struct atoll_checkpoint *p)
+{
+    return (struct atoll_command_view){.number = p->number,
+                                       .exec_id = p->exec_id,
+                                       .command = p->command,
+                                       .started_unix_ms = p->started_unix_ms,
+                                       .shared = p->shared,
+                                       .has_before = p->before.stack,
+                                       .has_after = p->after.stack,
+                                       .counted = p->counted,
+                                       .added = p->added,
+                                       .changed = p->changed,
+                                       .removed = p->removed,
+                                       .bytes = p->bytes};
+}
+
+static int find(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
+                struct atoll_error *err)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, id);
+
+    if (!s)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s", id);
+    if (!s->checkpoints)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
+                          "sandbox %s has no checkpoints; create one with \"checkpoints\": "
+                          "\"command\" (atoll create --checkpoints command)",
+                          id);
+    *ret = s;
+    return 0;
+}
+
+static void fail(struct asking *a, const struct atoll_error *error)
+{
+    if (a->listed)
+        a->listed(a->arg, NULL, 0, error);
+    else
+        a->blamed(a->arg, NULL, NULL, error);
+    asking_free(a);
+}
+
+/* The next command, downwards, or NULL. */
+static struct atoll_checkpoint *take_next(struct asking *a, struct atoll_sandbox *s)
+{
+    struct atoll_checkpoint *found = NULL;
+
+    ATOLL_LIST_FOREACH (&s->checkpoints->commands, node) {
+        struct atoll_checkpoint *p = ATOLL_CONTAINER_OF(node, struct atoll_checkpoint, node);
+        if (p->number <= a->next)
+            found = p;
+    }
+    a->next = found ? found->number - 1 : 0;
+    return found;
+}
+
+static const char *after_of(struct atoll_sandbox *s, const struct atoll_checkpoint *p)
+{
+    return atoll_checkpoint_stack(s, p->number);
+}
+
+static void compare(struct asking *a, struct atoll_sandbox *s, const struct atoll_checkpoint *p,
+                    atoll_compare_fn *done)
+{
+    const struct atoll_comparison comparison = {.tenant = s->spec.tenant,
+                                                .from = p->before.stack,
+                                                .to = after_of(s, p),
+                                                .below = a->path,
+                                                .lines = a->path ? 1 : 0};
+
+    atoll_compare(a->engine, &comparison, done, a);
+}
+
+/* Lists. */
+
+static void list(struct asking *a, struct atoll_sandbox *s)
+{
+    struct atoll_command_view *views = atoll_alloc((a->limit + 1) * sizeof(*views));
+    size_t n = 0;
+
+    for (struct atoll_list *node = s->checkpoints->commands.prev;
+         node != &s->checkpoints->commands && n < a->limit; node = node->prev)
+        views[n++] = view_of(ATOLL_CONTAINER_OF(node, struct atoll_checkpoint, node));
+    a->listed(a->arg, views, n, NULL);
+    free(views);
+    asking_free(a);
+}
+
+static uint64_t number_in(const json_t *object, const char *name)
+{
+    json_int_t value = json_integer_value(json_object_get(object, name));
+    return value > 0 ? (uint64_t)value : 0;
+}
+
+static void read_summary(struct atoll_checkpoint *p, const uint8_t *bytes, size_t n)
+{
+    json_t *object = atoll_json_load(bytes, n, JSON_REJECT_DUPLICATES, NULL);
+    const json_t *summary = json_object_get(object, "summary");
+
+    if (summary) {
+        p->counted = true;
+        p->added = number_in(summary, "added");
+        p->changed = number_in(summary, "changed") + number_in(summary, "type");
+        p->removed = number_in(summary, "removed");
+        p->bytes = number_in(summary, "bytes");
+    }
+    json_decref(object);
+}
+
+static void count_next(struct asking *a);
+
+static void on_counted(void *arg, const uint8_t *bytes, size_t n, const struct atoll_error *error)
+{
+    struct asking *a = arg;
+    struct atoll_sandbox *s = atoll_engine_find(a->engine, a->sandbox_id);
+    struct atoll_checkpoint *p = s ? atoll_checkpoint_find(s, a->next + 1) : NULL;
+
+    if (p && !error) {
+        read_summary(p, bytes, n);
+        atoll_checkpoint_store(s, p);
+    }
+    count_next(a); /* one that cannot be counted is listed without numbers */
+}
+
+static bool can_count(struct atoll_sandbox *s, const struct atoll_checkpoint *p)
+{
+    return !p->counted && p->before.stack && after_of(s, p);
+}
+
+static void count_next(struct asking *a)
+{
+    struct atoll_sandbox *s;
+    struct atoll_checkpoint *p;
+    struct atoll_error err;
+
+    if (find(a->engine, a->sandbox_id, &s, &err) < 0) {
+        fail(a, &err);
+        return;
+    }
+    while (a->next + a->limit >= s->checkpoints->next && (p = take_next(a, s)) != NULL)
+        if (can_count(s, p)) {
+            compare(a, s, p, on_counted);
+            return;
+        }
+    list(a, s);
+}
+
+static struct asking *asking_new(struct atoll_sandbox *s, void *arg)
+{
+    struct asking *a = atoll_alloc(sizeof(*a));
+
+    *a = (struct asking){.engine = s->engine, .next = s->checkpoints->next - 1, .arg = arg};
+    memcpy(a->sandbox_id, s->spec.id, sizeof(a->sandbox_id));
+    atoll_list_push_back(&s->engine->histories, &a->node);
+    return a;
+}
+
+void atoll_commands_history(struct atoll_engine *engine, const char *sandbox_id, size_t limit,
+                            atoll_history_fn *done, void *arg)
+{
+    struct atoll_sandbox *s;
+    struct atoll_error err;
+    struct asking *a;
+
+    if (find(engine, sandbox_id, &s, &err) < 0) {
+        done(arg, NULL, 0, &err);
+        return;
+    }
+    a = asking_new(s, arg);
+    a->listed = done;
+    a->limit = ATOLL_MIN(limit, (size_t)ATOLL_HISTORY_LIMIT);
+    count_next(a);
+}
+
+/* Blame. */
+
+static void blame_next(struct asking *a);
+
+/* The first line is the change, if there is one; the last is the summary. */
+static bool read_change(const uint8_t *bytes, size_t n, char *ret_kind, size_t cap)
+{
+    const uint8_t *end = n ? memchr(bytes, '\n', n) : NULL;
+    json_t *object =
+        end ? atoll_json_load(bytes, (size_t)(end - bytes), JSON_REJECT_DUPLICATES, NULL) : NULL;
+    const char *kind = json_string_value(json_object_get(object, "kind"));
+    bool found = kind && atoll_text_copy(ret_kind, cap, kind) == 0;
+
+    json_decref(object);
+    return found;
+}
+
+static void on_blamed(void *arg, const uint8_t *bytes, size_t n, const struct atoll_error *error)
+{
+    struct asking *a = arg;
+    struct atoll_sandbox *s = atoll_engine_find(a->engine, a->sandbox_id);
+    const struct atoll_checkpoint *p = s ? atoll_checkpoint_find(s, a->next + 1) : NULL;
+    struct atoll_command_view view;
+    char kind[16];
+
+    if (error) {
+        fail(a, error);
+        return;
+    }
+    if (!p || !read_change(bytes, n, kind, sizeof(kind))) {
+        blame_next(a);
+        return;
+    }
+    view = view_of(p);
+    a->blamed(a->arg, &view, kind, NULL);
+    asking_free(a);
+}
+
+static void blame_next(struct asking *a)
+{
+    struct atoll_sandbox *s;
+    struct atoll_checkpoint *p;
+    struct atoll_error err;
+
+    if (find(a->engine, a->sandbox_id, &s, &err) < 0) {
+        fail(a, &err);
+        return;
+    }
+    while ((p = take_next(a, s)) != NULL) {
+        bool nothing = p->counted && p->added + p->changed + p->removed == 0;
+
+        if (!nothing && p->before.stack && after_of(s, p)) {
+            compare(a, s, p, on_blamed);
+            return;
+        }
+    }
+    (void)atoll_fail(&err, ATOLL_ERR_NOT_FOUND, ENOENT,
+                     "no command whose files are kept has changed %.200s", a->path);
+    fail(a, &err);
+}
+
+void atoll_engine_blame(struct atoll_engine *engine, const char *sandbox_id, const char *path,
+                        atoll_blame_fn *done, void *arg)
+{
+    struct atoll_sandbox *s;
+    struct atoll_error err;
+    struct asking *a;
+
+    if (find(engine, sandbox_id, &s, &err) < 0) {
+        done(arg, NULL, NULL, &err);
+        return;
+    }
+    a = asking_new(s, arg);
+    a->blamed = done;
+    a->path = strdup(path);
+    if (!a->path)
+        abort(); /* the daemon is crash-only */
+    blame_next(a);
+}
+
+/* Undo. */
+
+struct undoing {
+    struct atoll_engine *engine;
+    char sandbox_id[ATOLL_ID_LEN + 1];
+    uint64_t from; /* number of the first command that is undone */
+    atoll_undo_fn *done;
+    void *arg;
+};
+
+static void on_restored(void *arg, const struct atoll_error *error)
+{
+    struct undoing *u = arg;
+    struct atoll_sandbox *s = atoll_engine_find(u->engine, u->sandbox_id);
+    struct atoll_error err;
+
+    if (!error && s && s->checkpoints && atoll_checkpoints_drop(s, u->from, &err) < 0)
+        error = &err;
+    atoll_metric_add(ATOLL_METRIC_UNDOS, ATOLL_LABELS(error ? "failed" : "done"), 1);
+    u->done(u->arg, u->from - 1, error);
+    free(u);
+}
+
+static int check_idle(const struct atoll_sandbox *s, bool force, struct atoll_error *err)
+{
+    size_t running = 0;
+
+    if (s->snapping || s->checkpoints->is_capturing)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+                          "a checkpoint or snapshot of sandbox %s is being made", s->spec.id);
+    ATOLL_LIST_FOREACH (&s->exec_list, node)
+        running += !ATOLL_CONTAINER_OF(node, struct atoll_exec, node)->ended;
+    if (running == 0 || force)
+        return 0;
+    return atoll_fail(
+        err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+        "%zu commands run in sandbox %s; with \"force\": true (--force) they are ended", running,
+        s->spec.id);
+}
+
+/* The count-th command from the end. */
+static int find_target(struct atoll_sandbox *s, uint32_t count, struct atoll_checkpoint **ret,
+                       const char **ret_stack, struct atoll_error *err)
+{
+    struct atoll_list *node = &s->checkpoints->commands;
+    struct atoll_checkpoint *p;
+
+    if (count > s->checkpoints->count)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ERANGE,
+                          "sandbox %s has a history of %zu commands", s->spec.id,
+                          s->checkpoints->count);
+    while (count-- > 0)
+        node = node->prev;
+    p = *ret = ATOLL_CONTAINER_OF(node, struct atoll_checkpoint, node);
+    *ret_stack = p->before.stack ? p->before.stack : atoll_checkpoint_stack(s, p->number - 1);
+    if (*ret_stack)
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
+                      "the files before command %llu are not kept any more; see the history",
+                      (unsigned long long)p->number);
+}
+
+void atoll_engine_undo(struct atoll_engine *engine, const char *sandbox_id, uint32_t count,
+                       bool force, atoll_undo_fn *done, void *arg)
+{
+    struct atoll_sandbox *s, *running;
+    struct atoll_checkpoint *p = NULL;
+    const char *stack = NULL;
+    struct undoing *u;
+    struct atoll_error err;
+    int r = find(engine, sandbox_id, &s, &err);
+
+    if (r == 0)
+        r = atoll_engine_running(engine, sandbox_id, &running, &err);
+    if (r == 0)
+        r = check_idle(s, force, &err);
+    if (r == 0)
+        r = find_target(s, count, &p, &stack, &err);
+    if (r < 0) {
+        done(arg, 0, &err);
+        return;
+    }
+    u = atoll_alloc(sizeof(*u));
+    *u = (struct undoing){.engine = engine, .from = p->number, .done = done, .arg = arg};
+    memcpy(u->sandbox_id, s->spec.id, sizeof(u->sandbox_id));
+    atoll_restore_stack(s, stack, "undo", on_restored, u);
+}
+
+void atoll_histories_done(struct atoll_engine *engine)
+{
+    ATOLL_LIST_FOREACH (&engine->histories, node)
+        asking_free(ATOLL_CONTAINER_OF(node, struct asking, node));
+}

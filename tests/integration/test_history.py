@@ -1,0 +1,189 @@
+"""Checkpoints of commands: history, undo, blame, and what kill -9 leaves of them."""
+
+import os
+import subprocess
+
+import pytest
+
+from boxes import Box
+from conftest import BUILD
+from daemons import wait_until
+from resting import kill_daemon, mortal_daemon
+from test_state import layers, need_snapshots
+
+
+@pytest.fixture(scope="module")
+def mortal():
+    with mortal_daemon() as daemon:
+        need_snapshots(daemon.rest)
+        yield daemon
+
+
+@pytest.fixture
+def box(mortal):
+    made = Box(mortal.rest, checkpoints="command", env={"WORD": "swordfish"})
+    yield made
+    assert made.destroy() == 204
+    wait_until(lambda: layers(mortal) == set(), 30, lambda: layers(mortal))
+
+
+def history(box, **query):
+    answer = box.get("history", **query)
+    assert answer.status == 200, answer.body
+    return answer.json["commands"]
+
+
+def undo(box, **fields):
+    answer = box.post("undo", fields)
+    assert answer.status == 200, answer.body
+    return answer.json["number"]
+
+
+def counts(command):
+    found = command["changes"]
+    return found["added"], found["changed"], found["removed"], found["bytes"]
+
+
+def blame(box, path):
+    answer = box.get("blame", path=path)
+    assert answer.status == 200, answer.body
+    return answer.json["command"]["number"], answer.json["kind"]
+
+
+def test_history_says_what_each_command_changed(box):
+    assert box.view["checkpoints"] == "command"
+    assert history(box) == []
+    box.out("echo one > a; mkdir d; echo two > d/b")
+    box.out("true")
+    box.out("echo more >> a; rm -r d")
+    found = history(box)
+    assert [one["number"] for one in found] == [3, 2, 1]
+    assert [counts(one) for one in found] == [(0, 1, 2, 9), (0, 0, 0, 0), (3, 0, 0, 8)]
+    assert found[2]["command"] == "sh -c echo one > a; mkdir d; echo two > d/b"
+    assert all(one["before"] and one["after"] and not one["shared"] for one in found)
+    assert [one["number"] for one in history(box, limit=1)] == [3]
+    # Numbers are moments.
+    changes = box.get("diff", **{"from": "2", "to": "3"}).json["changes"]
+    assert {one["path"] for one in changes} == {"/home/user/a", "/home/user/d", "/home/user/d/b"}
+    assert box.get("diff", **{"from": "0", "to": "3"}).json["summary"]["added"] == 1
+    assert box.get("diff", **{"from": "9"}).status == 404
+
+
+def test_undo_goes_back_before_commands(box):
+    box.out("echo one > note")
+    box.out("echo two > note")
+    box.out("rm -rf /home/user/*")
+    assert undo(box) == 2
+    assert box.out("cat note; echo $WORD") == "two\nswordfish"
+    assert [one["number"] for one in history(box)] == [3, 2, 1]
+    assert undo(box, commands=3) == 0
+    assert box.out("ls") == ""
+    assert [one["command"] for one in history(box)] == ["sh -c ls"]
+    answer = box.post("undo", {"commands": 7})
+    assert answer.status == 409 and b"history of 1" in answer.body
+
+
+def test_files_that_requests_write_are_part_of_it(box):
+    box.out("echo one > a")
+    assert box.rest.put(f"{box.path}/files", b"uploaded", path="/home/user/up").status in (200, 201, 204)
+    box.out("rm up")
+    assert undo(box) == 1
+    assert box.out("cat up a") == "uploadedone"
+
+
+def test_undo_while_a_command_runs(box):
+    box.out("echo one > a")
+    running = box.detach("echo two > a; sleep 600")
+    wait_until(lambda: box.rest.get(f"{box.path}/files", path="/home/user/a").body == b"two\n", 30, lambda: history(box))
+    answer = box.post("undo", {})
+    assert answer.status == 409 and b"force" in answer.body
+    assert undo(box, force=True) == 1
+    ended = box.exec(running)["result"]
+    assert ended["kind"] == "killed_by" and "undo" in str(ended), ended
+    assert box.out("cat a") == "one"
+
+
+def test_commands_at_the_same_time_share(box):
+    running = box.detach("while [ ! -e a ]; do sleep 0.05; done; echo b > b")
+    box.out("sleep 0.2; echo one > a")
+    wait_until(lambda: box.exec(running)["state"] == "ended", 30, lambda: box.exec(running))
+    assert [one["shared"] for one in history(box)] == [True, True]
+    assert [one["after"] for one in history(box)] == [True, True]
+
+
+def test_blame(box):
+    box.out("echo one > a; echo b > b")
+    box.out("echo two > a")
+    box.out("true")
+    box.out("rm b")
+    assert blame(box, "/home/user/a") == (2, "changed")
+    assert blame(box, "/home/user/b") == (4, "removed")
+    assert box.get("blame", path="/etc/passwd").status == 404
+    assert box.get("blame", path="relative").status == 400
+
+
+def test_a_command_that_cannot_start_leaves_no_trace(box):
+    assert box.post("execs", {"cmd": ["/no/such/program"]}, wait="true").status >= 400
+    box.out("true")
+    assert [one["command"] for one in history(box)] == ["sh -c true"]
+
+
+def test_kill_9_keeps_the_history(mortal, box):
+    box.out("echo one > a")
+    running = box.detach("sleep 2; echo two > a")
+    kill_daemon(mortal)
+    mortal.start()
+    wait_until(lambda: box.exec(running)["state"] == "ended", 30, lambda: box.exec(running))
+    found = history(box)
+    assert [one["number"] for one in found] == [2, 1] and counts(found[0])[1] == 1
+    assert undo(box) == 1
+    assert box.out("cat a") == "one"
+
+
+def test_undo_again_and_again(box):
+    for i in range(6):
+        box.out(f"echo {i} > a; echo {i} > keep{i}")
+        box.out("rm -f a")
+        undo(box)
+        assert box.out("cat a") == str(i)
+    assert box.out("ls") == "\n".join(["a", *[f"keep{i}" for i in range(6)]])
+
+
+def test_old_checkpoints_are_thinned_out(mortal, box):
+    for i in range(80):
+        box.out(f"echo {i} > f")
+    found = history(box, limit=100)
+    assert len(found) == 80
+    kept = [one["number"] for one in found if one["before"]]
+    assert kept[:16] == list(range(80, 64, -1)) and len(kept) <= 64 and len(layers(mortal)) <= 130
+    gone = next(one["number"] for one in found if not one["before"] and not one["after"])
+    assert box.get("diff", **{"from": str(gone)}).status == 404 or gone + 1 in kept
+
+
+def test_without_checkpoints(mortal):
+    plain = Box(mortal.rest)
+    try:
+        assert plain.view["checkpoints"] == "none"
+        for answer in (plain.get("history"), plain.get("blame", path="/a"), plain.post("undo", {})):
+            assert answer.status == 409 and b"checkpoints" in answer.body
+        assert mortal.rest.post("/api/sandboxes", {"checkpoints": "hourly"}).status == 400
+    finally:
+        plain.destroy()
+
+
+def test_the_command_line(mortal):
+    env = {**os.environ, "ATOLL_SOCKET": str(mortal.socket)}
+
+    def atoll(*words):
+        done = subprocess.run([BUILD / "atoll", *words], text=True, capture_output=True, env=env)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    box = atoll("create", "--checkpoints", "command")
+    atoll("exec", box, "--", "touch", "a")
+    atoll("exec", box, "--", "rm", "a")
+    assert atoll("history", box).splitlines()[0].split() == ["2", "+0", "~0", "-1", "0", "rm", "a"]
+    assert atoll("blame", box, "/home/user/a") == "2  removed  rm a"
+    atoll("undo", box)
+    assert atoll("exec", box, "--", "ls") == "a"
+    atoll("rm", box)
