@@ -55,7 +55,8 @@ def kept(world):
 
 def traced(world):
     box = world.box(checkpoints="command")
-    world.exec(box, "touch", "/home/user/f")
+    ended = world.mine.post(f"/api/sandboxes/{box}/execs", {"cmd": ["touch", "/home/user/f"]}, wait="true")
+    assert ended.status == 200, ended.body
     return {"id": box}
 
 

@@ -83,7 +83,7 @@ def test_between_snapshots_and_below_a_directory(mortal, box):
         back = diff(box, **{"from": "now", "to": "diff-two"})
         assert kinds(back) == {"/home/user/c": "removed"} and back["to"] == "diff-two"
         below = diff(box, **{"from": "diff-one", "to": "diff-two", "path": "/home/user/d"})
-        assert kinds(below) == {"/home/user/d/in": "removed"}
+        assert kinds(below) == {"/home/user/d": "removed", "/home/user/d/in": "removed"}
         short = diff(box, **{"from": "diff-one", "to": "diff-two", "limit": 1})
         assert len(short["changes"]) == 1 and short["summary"]["truncated"] and short["summary"]["removed"] == 2
         # A sandbox from a snapshot starts with it.
