@@ -4,7 +4,7 @@ The daemon starts this file in a sandbox and talks to it in lines of JSON. Nothi
 library is needed; matplotlib, pandas and Pillow are treated well when the code imports them. User
 code runs in the main thread, so that SIGINT reaches it. The parts, in order: the wire to the
 daemon; captured output; display of values; matplotlib, with chart extraction; other libraries;
-magics; cells.
+magics; cells; scripts, which the daemon runs without a context.
 """
 import ast
 import builtins
@@ -1571,7 +1571,65 @@ class Driver:
         os._exit(0)
 
 
-shell = Shell()
-driver = Driver()
-driver.prepare()
-driver.serve()
+# Scripts: code that is the whole program, with the charts of figures that it shows
+
+
+class PyplotFinder:
+    """Replaces show() of pyplot when a script imports it."""
+
+    def find_spec(self, name, path, target=None):
+        if name != "matplotlib.pyplot":
+            return None
+        import importlib.util
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        run = spec.loader.exec_module if spec else None
+
+        def run_and_replace(module):
+            run(module)
+            module.show = print_charts
+
+        if spec:
+            spec.loader.exec_module = run_and_replace
+        return spec
+
+
+def print_charts(*_, **__):
+    """One line for each figure, which the daemon takes out of the output."""
+    from matplotlib._pylab_helpers import Gcf
+    try:
+        for manager in Gcf.get_all_fig_managers():
+            found = figure_formats(manager.canvas.figure)
+            chart = dict(found.get("chart") or {"type": "unknown", "elements": []})
+            if chart["type"] == "superchart":
+                chart["type"] = "composite_chart"
+            chart["png"] = found.get("png")
+            print("dtn_artifact_k39fd2:" + json.dumps({"type": "chart", "value": chart}), flush=True)
+    finally:
+        Gcf.destroy_all()
+
+
+def run_script(source):
+    """As Python runs its standard input."""
+    main = types.ModuleType("__main__")
+    main.__builtins__ = builtins
+    sys.modules["__main__"] = main
+    sys.argv[0] = "-"
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    sys.meta_path.insert(0, PyplotFinder())
+    try:
+        exec(compile(source, "<stdin>", "exec"), vars(main))
+    except SystemExit:
+        raise
+    except BaseException:
+        kind, value, trace = sys.exc_info()
+        value.__traceback__ = trace.tb_next  # without this function
+        sys.excepthook(kind, value, value.__traceback__)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    shell = Shell()
+    driver = Driver()
+    driver.prepare()
+    driver.serve()

@@ -273,6 +273,18 @@ bool atoll_contexts_speaks(const struct atoll_contexts *contexts, const char *la
     return false;
 }
 
+const uint8_t *atoll_contexts_driver(const struct atoll_contexts *contexts, const char *language,
+                                     size_t *ret_len)
+{
+    const struct atoll_language *found;
+    struct atoll_error ignored;
+
+    if (!contexts || atoll_language_find(contexts, language, &found, &ignored) < 0)
+        return NULL;
+    *ret_len = found->driver_len;
+    return found->driver;
+}
+
 /* Create, restart, remove. */
 
 static int make(struct atoll_contexts *contexts, const struct atoll_context_create *create,

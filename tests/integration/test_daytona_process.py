@@ -460,3 +460,40 @@ def test_kill_of_the_daemon_loses_no_session_and_no_terminal(daemon, sandbox):
         socket.send(b"echo $((6 * 7))\n")
         read_until(socket, b"42\r\n")
     box.ok("DELETE", "/process/pty/t")
+
+
+DRAW = """
+import sys, matplotlib.pyplot as plt
+print("before", sys.argv[1:])
+plt.title("Growth"); plt.xlabel("Year")
+plt.plot([1, 2, 3], label="a")
+plt.show()
+fig, (left, right) = plt.subplots(1, 2)
+left.bar(["x", "y"], [1, 2]); right.pie([1, 3], labels=["p", "q"])
+plt.show()
+print("after")
+"""
+
+
+def test_charts_of_code_are_artifacts(box):
+    done = box.ok("POST", "/process/code-run", {"code": DRAW, "language": "python", "argv": ["one"]})
+    assert done["exitCode"] == 0 and done["result"] == done["stdout"] == "before ['one']\nafter\n"
+    line, both = done["artifacts"]["charts"]
+    assert (line["type"], line["title"], line["x_label"]) == ("line", "Growth", "Year")
+    assert line["elements"] == [{"label": "a", "points": [[0, 1], [1, 2], [2, 3]]}]
+    assert base64.b64decode(line["png"]).startswith(b"\x89PNG")
+    assert both["type"] == "composite_chart"
+    assert [part["type"] for part in both["elements"]] == ["bar", "pie"]
+
+
+def test_code_that_draws_fails_like_other_code(box):
+    def run(code):
+        return box.ok("POST", "/process/code-run", {"code": "import matplotlib\n" + code, "language": "python"})
+
+    failed = run("def f():\n    1 / 0\nf()\n")
+    assert failed["exitCode"] == 1 and "artifacts" not in failed
+    lines = failed["stderr"].splitlines()
+    assert lines[-1] == "ZeroDivisionError: division by zero" and 'File "<stdin>", line 4' in lines[1]
+    assert run("raise SystemExit(4)")["exitCode"] == 4
+    assert "SyntaxError" in run("def")["stderr"]
+    assert run("print('dtn_artifact_k39fd2:no JSON')\nprint(__name__)")["result"] == "__main__\n"

@@ -5,9 +5,13 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "api/api_internal.h"
+#include "api/daytona/daytona_internal.h"
 #include "api/daytona/toolbox_internal.h"
+#include "interpreter/contexts.h"
 
 #define ARGS_MAX 1000
+#define CHART_MARK "dtn_artifact_k39fd2:" /* of drivers/python.py, and of Daytona */
 #define TEXT_MAX ((double)ATOLL_BODY_FILES)
 
 struct execution {
@@ -16,6 +20,8 @@ struct execution {
     const char *command, *code, *language, *cwd;
     const char *const *env, *const *args;
     const json_t *timeout;
+    bool draws;     /* charts are taken out of the output */
+    json_t *charts; /* owned */
     struct atoll_toolbox_output output;
 };
 
@@ -42,6 +48,7 @@ static const struct atoll_field code_fields[] = {
 static void execution_free(struct execution *x)
 {
     atoll_toolbox_output_done(&x->output);
+    json_decref(x->charts);
     atoll_body_done(&x->body);
     free(x);
 }
@@ -68,15 +75,43 @@ static void reply_timeout(struct execution *x)
     atoll_api_reply(x->call, 408, &out);
 }
 
+/* {"type":"chart","value":{…}} */
+static void take_chart(void *arg, const char *text, size_t n)
+{
+    struct execution *x = arg;
+    bool no_memory = false;
+    json_error_t why;
+    json_t *line = atoll_fields_load(text, n, &why, &no_memory);
+    json_t *chart = json_object_get(line, "value");
+
+    if (json_is_object(chart))
+        (void)json_array_append(x->charts, chart);
+    json_decref(line);
+}
+
+static void write_charts(struct execution *x, struct atoll_json_out *out)
+{
+    if (json_array_size(x->charts) == 0)
+        return;
+    atoll_json_open(out, "artifacts", '{');
+    atoll_daytona_view_json(out, "charts", x->charts);
+    atoll_json_close(out, '}');
+}
+
 static void reply_output(struct execution *x, const struct atoll_exec_result *result)
 {
     struct atoll_buf buf;
     struct atoll_json_out out;
 
+    if (x->draws) {
+        x->charts = json_array();
+        atoll_toolbox_output_cut(&x->output, CHART_MARK, take_chart, x);
+    }
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_json_i64(&out, "exitCode", atoll_exit_code(result));
     atoll_toolbox_output_plain(&x->output, &out);
+    write_charts(x, &out);
     atoll_json_close(&out, '}');
     atoll_api_reply(x->call, 200, &out);
 }
@@ -121,6 +156,26 @@ static void reply_unstarted(struct atoll_api_call *call, const struct atoll_erro
     atoll_api_reply(call, 200, &out);
 }
 
+/* The code is standard input; before it the driver, if that runs the code. */
+static void feed(const struct execution *x, struct atoll_exec *exec)
+{
+    size_t n = strlen(x->code), len = 0;
+    const uint8_t *driver =
+        x->draws ? atoll_contexts_driver(x->call->api->config.contexts, "python", &len) : NULL;
+    struct atoll_buf input;
+    int r;
+
+    atoll_buf_init(&input, len + n + 32);
+    r = driver ? atoll_buf_appendf(&input, "%zu\n", len) : 0;
+    if (r == 0 && driver)
+        r = atoll_buf_append(&input, driver, len);
+    if (r == 0)
+        r = atoll_buf_append(&input, x->code, n);
+    /* Without memory the code is empty, and ends. */
+    atoll_exec_feed(exec, atoll_buf_head(&input), r == 0 ? atoll_buf_size(&input) : 0);
+    atoll_buf_done(&input);
+}
+
 static void started(void *arg, struct atoll_exec *exec, const struct atoll_error *error)
 {
     struct execution *x = arg;
@@ -128,14 +183,14 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
 
     if (exec && call->req) {
         if (x->code)
-            atoll_exec_feed(exec, (const uint8_t *)x->code, strlen(x->code));
+            feed(x, exec);
         call->state = x;
         call->on_gone = client_gone;
         atoll_toolbox_output_start(&x->output, atoll_http_loop(call->req), exec, true, ended, x);
         return;
     }
     if (exec && x->code)
-        atoll_exec_feed(exec, (const uint8_t *)x->code, strlen(x->code));
+        feed(x, exec);
     execution_free(x);
     if (error)
         reply_unstarted(call, error);
@@ -207,6 +262,22 @@ static const char run_typescript[] =
     " elif command -v tsx >/dev/null; then tsx \"$d/code.ts\" \"$@\";"
     " else NODE_NO_WARNINGS=1 node --experimental-strip-types \"$d/code.ts\" \"$@\"; fi";
 
+/* Reads the driver of Python, whose run_script() runs the code and prints charts. */
+static const char run_drawing[] =
+    "import sys; i = sys.stdin.buffer; d = {'__name__': 'atoll_driver', '__file__': 'driver.py'}; "
+    "exec(compile(i.read(int(i.readline())), 'driver.py', 'exec'), d); d['run_script'](i.read())";
+static const char *const drawing[] = {"python3", "-u", "-c", run_drawing, NULL};
+
+/* Only code that uses matplotlib pays for it. */
+static bool is_drawing(const struct execution *x, const char *language)
+{
+    size_t n;
+
+    return strcmp(language, "python") == 0 &&
+           (strstr(x->code, "matplotlib") || strstr(x->code, "pylab")) &&
+           atoll_contexts_driver(x->call->api->config.contexts, "python", &n);
+}
+
 static const struct {
     const char *name;
     const char *argv[5];
@@ -244,8 +315,9 @@ void atoll_daytona_code_run(struct atoll_api_call *call, const uint8_t *body, si
         execution_free(x);
         return;
     }
-    while (*program)
-        argv[count++] = *program++;
+    x->draws = is_drawing(x, x->language ? x->language : "python");
+    for (program = x->draws ? drawing : program; *program; program++)
+        argv[count++] = *program;
     for (size_t i = 0; x->args && x->args[i]; i++)
         argv[count++] = x->args[i];
     argv[count] = NULL;

@@ -65,6 +65,10 @@ void atoll_toolbox_output_done(struct atoll_toolbox_output *o);
  * "truncated". _lines: "output" in the format of logs, "stdout" and "stderr" with whole lines. */
 void atoll_toolbox_output_plain(const struct atoll_toolbox_output *o, struct atoll_json_out *out);
 void atoll_toolbox_output_lines(const struct atoll_toolbox_output *o, struct atoll_json_out *out);
+/* Takes the lines of stdout that begin with the mark out of the output, and passes the rest of each to
+ * `take`. Without memory the output stays as it is. */
+void atoll_toolbox_output_cut(struct atoll_toolbox_output *o, const char *mark,
+                              void (*take)(void *arg, const char *text, size_t n), void *arg);
 /* Appends the output in the format of logs; out holds ATOLL_TOOLBOX_MUX_MAX(ATOLL_TOOLBOX_OUTPUT_MAX). */
 int atoll_toolbox_output_marked(const struct atoll_toolbox_output *o,
                                 struct atoll_buf *out) ATOLL_MUST_CHECK;

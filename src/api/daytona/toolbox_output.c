@@ -118,6 +118,83 @@ static const uint8_t *next_run(const struct atoll_toolbox_output *o, size_t *pos
     return bytes;
 }
 
+/* Lines of stdout that are not part of the result. */
+struct cutting {
+    struct atoll_toolbox_output rest; /* only bytes and runs */
+    struct atoll_buf line;            /* of stdout, not complete yet */
+    const char *mark;
+    void (*take)(void *arg, const char *text, size_t n);
+    void *arg;
+};
+
+static int keep(struct cutting *c, int stream, const void *bytes, size_t n)
+{
+    int r = n == 0 ? 0 : note_run(&c->rest, stream, n);
+
+    return r < 0 || n == 0 ? r : atoll_buf_append(&c->rest.bytes, bytes, n);
+}
+
+static int end_line(struct cutting *c)
+{
+    size_t n = atoll_buf_size(&c->line), skip = strlen(c->mark);
+    const char *text = atoll_buf_str(&c->line);
+    int r = 0;
+
+    if (n >= skip && memcmp(text, c->mark, skip) == 0)
+        c->take(c->arg, text + skip, n - skip);
+    else
+        r = keep(c, ATOLL_STREAM_STDOUT, text, n);
+    atoll_buf_clear(&c->line);
+    return r;
+}
+
+static int cut_run(struct cutting *c, const uint8_t *bytes, size_t n)
+{
+    int r = 0;
+
+    while (r == 0 && n > 0) {
+        const uint8_t *end = memchr(bytes, '\n', n);
+        size_t len = end ? (size_t)(end - bytes) + 1 : n;
+        r = atoll_buf_append(&c->line, bytes, len);
+        if (r == 0 && end)
+            r = end_line(c);
+        bytes += len;
+        n -= len;
+    }
+    return r;
+}
+
+void atoll_toolbox_output_cut(struct atoll_toolbox_output *o, const char *mark,
+                              void (*take)(void *arg, const char *text, size_t n), void *arg)
+{
+    struct cutting c = {.mark = mark, .take = take, .arg = arg};
+    size_t pos = 0, at = 0, size = atoll_buf_size(&o->bytes);
+    const uint8_t *bytes;
+    struct run run;
+    int r = 0;
+
+    if (size == 0 || !memmem(atoll_buf_head(&o->bytes), size, mark, strlen(mark)))
+        return;
+    atoll_buf_init(&c.rest.bytes, ATOLL_TOOLBOX_OUTPUT_MAX);
+    atoll_buf_init(&c.rest.runs, RUNS_MAX);
+    atoll_buf_init(&c.line, ATOLL_TOOLBOX_OUTPUT_MAX + 1);
+    while (r == 0 && (bytes = next_run(o, &pos, &at, &run)))
+        r = run.stream == ATOLL_STREAM_STDOUT ? cut_run(&c, bytes, run.len)
+                                              : keep(&c, run.stream, bytes, run.len);
+    if (r == 0 && atoll_buf_size(&c.line) > 0)
+        r = end_line(&c);
+    atoll_buf_done(&c.line);
+    if (r < 0) {
+        atoll_buf_done(&c.rest.bytes);
+        atoll_buf_done(&c.rest.runs);
+        return;
+    }
+    atoll_buf_done(&o->bytes);
+    atoll_buf_done(&o->runs);
+    o->bytes = c.rest.bytes;
+    o->runs = c.rest.runs;
+}
+
 static void keep_error(struct atoll_json_out *out, int r)
 {
     if (out->error == 0)
