@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <string.h>
+#include "base/rand.h"
+#include "base/siphash.h"
 #include "base/switches.h"
 
 struct atoll_map_slot {
@@ -12,13 +14,18 @@ struct atoll_map_slot {
 static char tombstone_marker;
 #define TOMBSTONE ((void *)&tombstone_marker)
 
-/* FNV-1a: keys are random ids of ours or short names, so an attacker cannot choose collisions. */
+/* Of this process and of those that it forks; set before main(), so threads need no lock. */
+static uint64_t secret[2];
+
+__attribute__((constructor)) static void make_secret(void)
+{
+    atoll_rand_bytes(secret, sizeof(secret));
+}
+
+/* Tenants choose keys, such as paths and names: without the secret they cannot choose collisions. */
 static size_t hash(const char *key)
 {
-    uint64_t h = 14695981039346656037u;
-    for (; *key; key++)
-        h = (h ^ (uint8_t)*key) * 1099511628211u;
-    return (size_t)(h ^ (h >> 32));
+    return (size_t)atoll_siphash(secret, key, strlen(key));
 }
 
 void atoll_map_init(struct atoll_map *m)

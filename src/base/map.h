@@ -3,7 +3,8 @@
 
 /*
  * Hash map from a string to a pointer, open addressing. Keys are borrowed: they usually live in
- * the value. Owns neither keys nor values.
+ * the value. Owns neither keys nor values. The hash has a random key, so the order of an iteration differs
+ * from process to process.
  */
 struct atoll_map {
     struct atoll_map_slot *slots; /* owned */

@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,6 +21,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/shares.h"
+#include "base/siphash.h"
 
 static void fail_fills_error_and_returns_negative_errno(void **state)
 {
@@ -270,6 +272,76 @@ static struct entry *make_entries(void)
     return entries;
 }
 
+/* Made by CPython 3.11, whose hash of bytes it is, with PYTHONHASHSEED 0 and 42. */
+static void siphash_is_that_of_others(void **state)
+{
+    static const uint64_t keys[2][2] = {{0, 0}, {0xdc504fd368cd90af, 0xb920bb9ffe99e9c1}};
+    static const struct {
+        size_t n;
+        uint64_t hash[2];
+    } expected[] = {
+        {1, {0x68a914128e01e473, 0xce880c366bcf3489}},
+        {7, {0x2f098ab0c751325a, 0xce280fabc397fbda}},
+        {8, {0xead411e67ebe2eea, 0x60866c3c108c6afb}},
+        {9, {0x75927f9d95124362, 0x68814005f7469e03}},
+        {15, {0xf30eb725bb91c9ea, 0x94ace24d68c18cf8}},
+        {16, {0x8972188433a5c5b7, 0x339176f3ac59ce05}},
+        {26, {0xed36ff242fe478b2, 0x7a6386516c9db280}},
+        {63, {0x385d3e39e5f37359, 0x06e24d6f0d014c37}},
+    };
+    uint8_t bytes[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)i;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(expected); i++)
+        for (size_t k = 0; k < 2; k++)
+            assert_int_equal(atoll_siphash(keys[k], bytes, expected[i].n), expected[i].hash[k]);
+}
+
+#define ORDERED 64
+
+/* Prints the keys of a map in the order of an iteration. */
+static int print_order(void)
+{
+    char keys[ORDERED][8];
+    struct atoll_map m;
+    const char *key;
+    size_t pos = 0;
+
+    atoll_map_init(&m);
+    for (size_t i = 0; i < ORDERED; i++) {
+        (void)snprintf(keys[i], sizeof(keys[i]), "%zu", i);
+        if (atoll_map_put(&m, keys[i], keys[i]) < 0)
+            return 1;
+    }
+    while ((key = atoll_map_next(&m, &pos)) != NULL)
+        (void)printf("%s ", key);
+    atoll_map_done(&m);
+    return 0;
+}
+
+/* The hash has a key, so a client cannot compute which names collide. */
+static void map_order_differs_between_processes(void **state)
+{
+    char command[PATH_MAX + 16], path[PATH_MAX], order[2][512] = {"", ""};
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+    (void)state;
+    assert_true(n > 0);
+    path[n] = '\0';
+    (void)snprintf(command, sizeof(command), "'%s' order", path);
+    for (size_t i = 0; i < 2; i++) {
+        FILE *out = popen(command, "r");
+
+        assert_non_null(out);
+        assert_non_null(fgets(order[i], sizeof(order[i]), out));
+        assert_int_equal(pclose(out), 0);
+    }
+    assert_int_equal(strlen(order[0]), strlen(order[1]));
+    assert_string_not_equal(order[0], order[1]);
+}
+
 static void map_put_get_remove(void **state)
 {
     struct atoll_map m;
@@ -469,7 +541,7 @@ static void list_remove_is_safe_twice_and_while_walking(void **state)
     assert_true(atoll_list_empty(&head));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fail_fills_error_and_returns_negative_errno),
@@ -487,7 +559,9 @@ int main(void)
         cmocka_unit_test(buf_without_memory_yet_can_be_looked_at),
         cmocka_unit_test(buf_streams_far_more_than_it_holds),
         cmocka_unit_test(buf_reserve_and_commit),
+        cmocka_unit_test(siphash_is_that_of_others),
         cmocka_unit_test(map_put_get_remove),
+        cmocka_unit_test(map_order_differs_between_processes),
         cmocka_unit_test(map_grows_and_finds_all),
         cmocka_unit_test(map_tombstones_hide_nothing_and_do_not_pile_up),
         cmocka_unit_test(map_walk_may_remove_what_it_meets),
@@ -496,5 +570,7 @@ int main(void)
         cmocka_unit_test(list_keeps_order),
         cmocka_unit_test(list_remove_is_safe_twice_and_while_walking),
     };
+    if (argc > 1 && strcmp(argv[1], "order") == 0)
+        return print_order();
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }
