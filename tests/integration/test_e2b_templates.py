@@ -5,9 +5,11 @@ tests/conformance/e2b has the SDKs themselves."""
 import io
 import os
 import signal
+import subprocess
 import tarfile
 from urllib.parse import parse_qsl, urlsplit
 
+import oci_images
 import pytest
 from conftest import wait_until
 from listening import listening_daemon
@@ -251,6 +253,38 @@ def test_a_start_command_that_fails(api):
     assert ended["status"] == "error" and ended["reason"]["step"] == "finalize"
     assert "start command" in ended["reason"]["message"] and "broken" in ended["reason"]["message"]
     fails(api.get("/templates/starts-not"), 404)
+
+
+@pytest.mark.skipif(oci_images.missing() is not None, reason=str(oci_images.missing()))
+def test_credentials_of_a_registry(tmp_path):
+    """They are for this image only, and nothing of them is kept."""
+    made = oci_images.Layout(tmp_path / "oci")
+    made.add("it", [oci_images.busybox()])
+    (tmp_path / "registry").mkdir()
+    registry = oci_images.Registry(tmp_path / "registry", oci_images.free_port())
+    registry.users = oci_images.password_file(tmp_path / "registry", "ann", "open-sesame")
+    registry.start()
+    good = {"type": "registry", "username": "ann", "password": "open-sesame"}
+    try:
+        image = registry.push(made, "it", "private:1", "--dest-creds", "ann:open-sesame")
+        with listening_daemon(ATOLL_KEY_RATE="0", ATOLL_IMAGE_INSECURE=registry.host) as (daemon, address):
+            api = client(address, key_of(daemon, "acme")["e2b_key"])
+            for credentials, text in (
+                    (None, "login"), ({**good, "password": "wrong"}, "login"),
+                    ({"type": "gcp", "serviceAccountJson": "{}"}, "login"), ({"type": "registry"}, "username"),
+                    ({"type": "aws", "awsAccessKeyId": "a", "awsSecretAccessKey": "b", "awsRegion": "c"}, "AWS")):
+                asked = request(api, "private")
+                answer = start(api, asked, fromTemplate=None, fromImage=image, fromImageRegistry=credentials)
+                assert answer.status == 202, answer.body
+                ended = wait_for(api, asked)
+                assert ended["status"] == "error" and text in str(ended), ended
+            asked = build(api, "private", fromTemplate=None, fromImage=image, fromImageRegistry=good,
+                          steps=[run("echo made > /tmp/made")])
+            assert output((daemon, address), api, asked["templateID"], "cat /tmp/made") == "made\n"
+            kept = subprocess.run(["grep", "-r", "-l", "open-sesame", daemon.state], capture_output=True, text=True)
+            assert kept.stdout == "", kept.stdout
+    finally:
+        registry.stop()
 
 
 def test_a_build_survives_the_daemon():

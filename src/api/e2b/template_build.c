@@ -178,6 +178,7 @@ static const struct atoll_field definition_fields[] = {
 #undef AT
 
 struct base {
+    struct atoll_registry_login login; /* for the image; username "": none */
     struct atoll_e2b_template template;
     struct atoll_e2b_base found;
     char built[ATOLL_ENVIRONMENT_TEMPLATE_MAX];
@@ -186,6 +187,7 @@ struct base {
 
 static void base_done(struct base *b)
 {
+    explicit_bzero(&b->login, sizeof(b->login));
     json_decref(b->config);
 }
 
@@ -246,6 +248,35 @@ static bool use_own_image(const struct atoll_api_call *call, const char *image, 
     return use_template(call, name, b, NULL) == 0;
 }
 
+/* The credentials of fromImage(), by their type: a user and a password, or a service account of Google,
+ * which is the password of the user _json_key. */
+static int read_login(const json_t *registry, struct atoll_registry_login *ret,
+                      struct atoll_error *err)
+{
+    const char *type = json_string_value(json_object_get(registry, "type"));
+    const char *user = json_string_value(json_object_get(registry, "username"));
+    const char *password = json_string_value(json_object_get(registry, "password"));
+
+    if (!registry || json_is_null(registry))
+        return 0;
+    if (type && strcmp(type, "gcp") == 0) {
+        user = "_json_key";
+        password = json_string_value(json_object_get(registry, "serviceAccountJson"));
+    } else if (type && strcmp(type, "aws") == 0) {
+        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                          "keys of AWS are not supported: give the username AWS and the password "
+                          "that `aws ecr get-login-password` prints");
+    }
+    if (!user || !*user || !password ||
+        atoll_text_copy(ret->username, sizeof(ret->username), user) < 0 ||
+        atoll_text_copy(ret->password, sizeof(ret->password), password) < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "fromImageRegistry needs a username and a password of at most %zu bytes, "
+                          "or a serviceAccountJson",
+                          sizeof(ret->password) - 1);
+    return 0;
+}
+
 static int find_base(const struct atoll_api_call *call, const struct atoll_e2b_definition *d,
                      struct base *b, struct atoll_error *err)
 {
@@ -255,12 +286,8 @@ static int find_base(const struct atoll_api_call *call, const struct atoll_e2b_d
         return use_template(call, d->from_template, b, err);
     if (use_own_image(call, image, b))
         return 0;
-    if (d->registry && !json_is_null(d->registry))
-        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                          "credentials in the request are not supported: the operator's logins of "
-                          "Docker are used for private images");
     b->found.reference = image;
-    return 0;
+    return read_login(d->registry, &b->login, err);
 }
 
 /* The definition as JSON, for the version. */
@@ -286,8 +313,8 @@ static const char *or_null(const char *text)
 }
 
 static int start_make(const struct atoll_api_call *call, const struct atoll_e2b_request *q,
-                      const struct atoll_e2b_definition *d, const struct atoll_e2b_recipe *made,
-                      struct atoll_error *err)
+                      const struct atoll_e2b_definition *d, const struct base *base,
+                      const struct atoll_e2b_recipe *made, struct atoll_error *err)
 {
     ATOLL_AUTOFREE struct atoll_make_context *contexts =
         calloc(made->context_count + 1, sizeof(*contexts));
@@ -303,6 +330,8 @@ static int start_make(const struct atoll_api_call *call, const struct atoll_e2b_
         .definition = text,
         .contexts = contexts,
         .context_count = made->context_count,
+        .login_image = base->found.reference,
+        .login = *base->login.username ? &base->login : NULL,
         .network = atoll_api_network_mode(call),
         .limits = {.cpu_millis = q->cpu_millis, .memory_bytes = q->memory_bytes},
         .no_cache = made->force,
@@ -344,7 +373,7 @@ static void start(struct atoll_api_call *call, struct atoll_e2b_request *q,
     }
     r = atoll_e2b_recipe_make(d, &base.found, &made, &error);
     if (r == 0) {
-        r = start_make(call, q, d, &made, &error);
+        r = start_make(call, q, d, &base, &made, &error);
         atoll_e2b_recipe_done(&made);
     }
     base_done(&base);

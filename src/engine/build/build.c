@@ -68,6 +68,10 @@ static void drop_secrets(struct atoll_make *make)
     }
     free(ATOLL_TAKE_PTR(make->secrets));
     make->secret_count = 0;
+    if (make->login)
+        explicit_bzero(make->login, sizeof(*make->login));
+    free(ATOLL_TAKE_PTR(make->login));
+    free(ATOLL_TAKE_PTR(make->login_image));
 }
 
 static void drop_sources(struct atoll_make *make)
@@ -456,6 +460,11 @@ static void take_lists(struct atoll_make *make, const struct atoll_make_request 
         char *bytes = atoll_alloc(from->len + 1);
         memcpy(bytes, from->bytes, from->len);
         *to = (struct atoll_make_secret){dup_or_null(from->id), bytes, from->len};
+    }
+    if (q->login && q->login_image) {
+        make->login_image = dup_or_null(q->login_image);
+        make->login = atoll_alloc(sizeof(*make->login));
+        *make->login = *q->login;
     }
 }
 

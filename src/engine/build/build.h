@@ -75,6 +75,9 @@ struct atoll_make_request {
     size_t context_count;
     const struct atoll_make_secret *secrets;
     size_t secret_count;
+    /* For the registry of one image, by its name in the recipe; NULL: the operator's logins. */
+    const char *login_image;
+    const struct atoll_registry_login *login;
     enum atoll_network network; /* of RUN steps: NONE or BRIDGE */
     const char *policy; /* canonical JSON of the network policy; NULL: all that the mode permits */
     struct atoll_limits limits;        /* of each step; 0 fields: the defaults of builds */

@@ -79,6 +79,8 @@ struct atoll_make {
     size_t arg_count;
     struct atoll_make_secret *secrets; /* id and bytes are owned */
     size_t secret_count;
+    char *login_image;                  /* or NULL */
+    struct atoll_registry_login *login; /* likewise; of that image */
     struct atoll_make_source *sources;
     size_t source_count;
     struct atoll_recipe_inputs inputs;

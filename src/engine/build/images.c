@@ -113,10 +113,13 @@ static void on_progress(void *arg, const char *text)
 
 static void pull(struct atoll_make_image *image)
 {
-    const char *tenant = image->make->tenant;
+    const struct atoll_make *make = image->make;
+    const char *tenant = make->tenant;
     const struct atoll_pull_request request = {
         .tenant = strcmp(tenant, ATOLL_OPERATOR_TENANT) == 0 ? NULL : tenant,
         .image = image->reference,
+        .login =
+            make->login && strcmp(make->login_image, image->reference) == 0 ? make->login : NULL,
         .progress = on_progress,
         .progress_arg = image,
     };

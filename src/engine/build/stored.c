@@ -78,7 +78,11 @@ static json_t *lists_json(const struct atoll_make *make)
                                         json_pack("[s, s]", secret->id, atoll_buf_str(&encoded)));
         atoll_buf_wipe(&encoded);
     }
-    return json_pack("{s:o, s:o, s:o}", "args", args, "contexts", contexts, "secrets", secrets);
+    return json_pack("{s:o, s:o, s:o, s:o*}", "args", args, "contexts", contexts, "secrets",
+                     secrets, "login",
+                     make->login ? json_pack("[s, s, s]", make->login_image, make->login->username,
+                                             make->login->password)
+                                 : NULL);
 }
 
 static json_t *error_json(const struct atoll_make *make)
@@ -163,6 +167,22 @@ void atoll_make_unsave(struct atoll_make *make)
 }
 
 /* --- a new daemon --- */
+
+static void read_login(struct atoll_make *make, const json_t *login)
+{
+    const char *image = json_string_value(json_array_get(login, 0));
+    const char *user = json_string_value(json_array_get(login, 1));
+    const char *password = json_string_value(json_array_get(login, 2));
+
+    if (!image || !user || !password)
+        return;
+    make->login_image = strdup(image);
+    make->login = atoll_alloc(sizeof(*make->login));
+    (void)snprintf(make->login->username, sizeof(make->login->username), "%s", user);
+    (void)snprintf(make->login->password, sizeof(make->login->password), "%s", password);
+    if (!make->login_image)
+        abort();
+}
 
 static void read_lists(struct atoll_make *make, const json_t *inputs)
 {
@@ -267,6 +287,7 @@ static int read_rest(struct atoll_make *make, const json_t *json, struct atoll_e
         return 0;
     }
     limits_read(json_object_get(json, "limits"), &make->limits);
+    read_login(make, json_object_get(json_object_get(json, "inputs"), "login"));
     read_lists(make, json_object_get(json, "inputs"));
     return atoll_recipe_from_json(json_object_get(json, "recipe"), &make->recipe, err);
 }
