@@ -1,8 +1,9 @@
-"""Everybody who makes sandboxes, under one daemon of our own: native, docker, gvisor, e2b, and a plugin.
+"""Everybody who makes sandboxes, under one daemon of our own: native, docker, gvisor, e2b, daytona, and a
+plugin.
 
     with places.world(["native", "docker"]) as world: ...
 
-A Docker engine and a second Atoll (what e2b talks to) are started where they are wanted;
+A Docker engine and a second Atoll (what e2b and daytona talk to) are started where they are wanted;
 world.places has what works here, world.missing says of the others why not.
 """
 
@@ -21,7 +22,7 @@ from daemons import BUILD, Daemon, below, cgroups, need_build, process_files
 from faulty import Faulty
 from rest import Rest
 
-NAMES = ["native", "docker", "gvisor", "e2b", "plugin"]
+NAMES = ["native", "docker", "gvisor", "e2b", "daytona", "plugin"]
 PLUGIN = Path(__file__).parents[1] / "examples/provider/docker_cli.py"
 IMAGE = "atoll-test-python:1"
 
@@ -33,6 +34,8 @@ LIBRARY = Path("/usr/lib/python3.11")
 
 class Place:
     """One provider, and how to find out what it left behind."""
+
+    is_service = False  # limits are those of the service's templates
 
     def __init__(self, name, world):
         self.name = name
@@ -107,7 +110,11 @@ class Gvisor(Place):
                 os.kill(pid, 9)
 
 
-class E2b(Place):
+class Service(Place):
+    """Another Atoll, through one of its facades."""
+
+    is_service = True
+
     def remotes(self):
         """Those the service has; not those whose end was answered and is under way."""
         listed = self.world.cloud.rest.get("/api/sandboxes").json["sandboxes"]
@@ -134,7 +141,8 @@ class Plugin(Place):
         assert status == 204, body
 
 
-KINDS = {"native": Native, "docker": Docker, "gvisor": Gvisor, "e2b": E2b, "plugin": Plugin}
+KINDS = {"native": Native, "docker": Docker, "gvisor": Gvisor, "e2b": Service, "daytona": Service,
+         "plugin": Plugin}
 
 
 def processes_with(text):
@@ -224,26 +232,34 @@ class World:
         self.settings["plugin"] = {"program": str(PLUGIN), "default_image": IMAGE,
                                    "settings": {"host": self.engine.url}}
 
-    def start_e2b(self, stack, faulty):
-        """A second Atoll, whose E2B side the first one is a client of."""
+    def start_cloud(self, stack):
+        """A second Atoll, whose facades the first one is a client of."""
         directory = self.directory / "cloud"
         directory.mkdir()
         self.cloud = Daemon(BUILD, directory)
-        port = docker_engine.free_port()
-        self.cloud.env |= {"ATOLL_LISTEN": f"127.0.0.1:{port}", "ATOLL_KEY_RATE": "0"}
+        self.cloud.port = docker_engine.free_port()
+        self.cloud.env |= {"ATOLL_LISTEN": f"127.0.0.1:{self.cloud.port}", "ATOLL_KEY_RATE": "0"}
         self.cloud.start()
         stack.callback(stop_clean, self.cloud)
         made = Rest(self.cloud.socket).post("/api/keys", {"tenant": "client", "scope": "write"})
         assert made.status == 201, made.body
-        self.cloud.rest = Rest(("127.0.0.1", port), {"X-API-Key": made.json["key"]})
-        key = directory / "key"
-        key.write_text(made.json["e2b_key"])
+        self.cloud.rest = Rest(("127.0.0.1", self.cloud.port), {"X-API-Key": made.json["key"]})
+        self.cloud.keys = {"e2b": made.json["e2b_key"], "daytona": made.json["key"]}
+
+    def start_service(self, stack, name, faulty):
+        if not self.cloud:
+            self.start_cloud(stack)
+        key = self.directory / "cloud" / f"{name}-key"
+        key.write_text(self.cloud.keys[name])
         key.chmod(0o600)
+        port = self.cloud.port
         if faulty:
             proxy = stack.enter_context(Faulty(("127.0.0.1", port), ("127.0.0.1", 0)))
-            self.faults["e2b"], port = proxy, proxy.address[1]
+            self.faults[name], port = proxy, proxy.address[1]
         url = f"http://127.0.0.1:{port}"
-        self.settings["e2b"] = {"api_url": url, "sandbox_url": url, "api_key_file": str(key)}
+        self.settings[name] = {"api_key_file": str(key), **(
+            {"api_url": url, "sandbox_url": url} if name == "e2b" else
+            {"api_url": f"{url}/daytona", "pause": True})}
 
     def write_settings(self):
         self.daemon.state.mkdir(mode=0o700, exist_ok=True)
@@ -269,7 +285,7 @@ def stop_clean(daemon):
 
 @contextlib.contextmanager
 def world(names=None, faulty=False, docker_options=(), environment=None, **settings):
-    """faulty: with proxies before docker and e2b; environment: more for the daemon; settings: more
+    """faulty: with proxies before docker, e2b and daytona; environment: more for the daemon; settings: more
     of providers.yaml, by provider."""
     need_build()
     directory = Path(tempfile.mkdtemp(prefix="atoll-", dir="/tmp"))
@@ -287,8 +303,8 @@ def world(names=None, faulty=False, docker_options=(), environment=None, **setti
             made.settings.setdefault(name, {})
             if name == "docker":
                 made.start_docker(stack, faulty, docker_options)
-            elif name == "e2b":
-                made.start_e2b(stack, faulty)
+            elif name in ("e2b", "daytona"):
+                made.start_service(stack, name, faulty)
             elif name == "plugin":
                 made.start_plugin(stack)
             made.settings[name] |= {"check_seconds": 1, **settings.get(name, {})}

@@ -1,5 +1,5 @@
 /*
- * How it works: a process for each connection. That of POST /open carries output, and its child takes the
+ * How it works: a process for each connection. That of GET /open carries output, and its child takes the
  * input, which other connections pass to it through a unix socket "FILE.ID": neither direction delays the
  * other.
  */
@@ -188,14 +188,16 @@ static bool take_length(struct request *q)
 /* "POST /VERB/ID HTTP/1.1" */
 static bool take_target(struct request *q)
 {
-    static const char *const verbs[] = {"open", "input", "end", "close"};
-    char verb[8];
+    static const char *const verbs[] = {"GET open", "POST input", "POST end", "POST close"};
+    char method[5], verb[8], both[16];
 
-    if (sscanf(q->head, "POST /%7[a-z]/%32[0-9a-z] ", verb, q->id) != 2 || strlen(q->id) != 32)
+    if (sscanf(q->head, "%4[A-Z] /%7[a-z]/%32[0-9a-z] ", method, verb, q->id) != 3 ||
+        strlen(q->id) != 32)
         return false;
+    (void)snprintf(both, sizeof(both), "%s %s", method, verb);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(verbs); i++)
-        if (strcmp(verb, verbs[i]) == 0)
-            q->verb = verbs[i];
+        if (strcmp(both, verbs[i]) == 0)
+            q->verb = strchr(verbs[i], ' ') + 1;
     return q->verb != NULL;
 }
 
@@ -353,12 +355,24 @@ static void carry_out(int fd, int agent_fd)
     }
 }
 
+static const char stream_head[] =
+    "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nCache-Control: no-store\r\n"
+    "X-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+
+/* The agent does not listen: an end without a beginning. A status could be one of the proxy. */
+static _Noreturn void refuse_stream(int fd)
+{
+    uint8_t room[CHUNK_HEAD + FRAME_HEAD + 2];
+
+    if (atoll_fd_write_all(fd, stream_head, sizeof(stream_head) - 1) == 0 &&
+        send_frame(fd, FRAME_END, room + CHUNK_HEAD + FRAME_HEAD, 0) == 0)
+        (void)!atoll_fd_write_all(fd, "0\r\n\r\n", 5);
+    _exit(0);
+}
+
 static _Noreturn void open_stream(const struct atoll_agent_http_relay *relay, int fd,
                                   const struct request *q)
 {
-    static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
-                               "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
-                               "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
     struct timeval none = {0};
     struct atoll_error error;
@@ -368,7 +382,7 @@ static _Noreturn void open_stream(const struct atoll_agent_http_relay *relay, in
     stream_path(relay, q->id, path, sizeof(path));
     agent_fd = atoll_agent_transport_connect(relay->socket, &error);
     if (agent_fd < 0)
-        answer(fd, "410 Gone"); /* the agent does not listen */
+        refuse_stream(fd);
     listen_fd = atoll_agent_transport_listen(path, ATOLL_AGENT_SOCKET_MODE, &error);
     if (listen_fd < 0)
         answer(fd, error.kind == ATOLL_ERR_ALREADY_EXISTS ? "409 Conflict" : "500 Not Open");
@@ -380,7 +394,7 @@ static _Noreturn void open_stream(const struct atoll_agent_http_relay *relay, in
     }
     (void)close(listen_fd);
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof(none));
-    if (pid > 0 && atoll_fd_write_all(fd, head, sizeof(head) - 1) == 0)
+    if (pid > 0 && atoll_fd_write_all(fd, stream_head, sizeof(stream_head) - 1) == 0)
         carry_out(fd, agent_fd);
     (void)unlink(path);
     if (pid > 0) {

@@ -24,7 +24,7 @@ static const struct atoll_yaml_field network_modes[] = {{.name = "none"},
                                                         {.name = "isolated"},
                                                         {.name = "bridge"},
                                                         {0}};
-static const struct atoll_yaml_field kind_names[8];
+static const struct atoll_yaml_field kind_names[9];
 #define COMMON                                                            \
     {"enabled", ATOLL_YAML_BOOL, false, 0, 0, NULL},                      \
         {"order", ATOLL_YAML_WHOLE, false, 1, 1000, NULL},                \
@@ -109,23 +109,26 @@ static const struct atoll_yaml_field size_fields[] = {
     {"cpuCores", ATOLL_YAML_NUMBER, true, 0.01, 1024, NULL},
     {0},
 };
-static const struct atoll_yaml_field e2b_fields[] = {
-    COMMON,
-    {"sizes", ATOLL_YAML_OBJECTS, false, 0, ATOLL_SIZES_MAX, size_fields},
-    TEXT("api_url"),
-    TEXT("sandbox_url"),
-    TEXT("domain"),
-    TEXT("api_key"),
-    TEXT("api_key_file"),
-    TEXT("api_key_env"),
-    {"key_of_request", ATOLL_YAML_BOOL, false, 0, 0, NULL},
-    TEXT("ca_file"),
-    TEXT("template"),
-    TEXT("default_template"),
-    {"timeout", ATOLL_YAML_WHOLE, false, 60, 86400, NULL},
-    TEXT("region"),
-    {"isolation", ATOLL_YAML_CHOICE, false, 0, 0, isolation_words},
-    {"headers", ATOLL_YAML_ENV, false, 0, 0, NULL},
+/* Of providers whose sandboxes are made by a service. */
+#define SERVICE                                                                                    \
+    COMMON, {"sizes", ATOLL_YAML_OBJECTS, false, 0, ATOLL_SIZES_MAX, size_fields},                 \
+        TEXT("api_url"), TEXT("api_key"), TEXT("api_key_file"), TEXT("api_key_env"),               \
+        {"key_of_request", ATOLL_YAML_BOOL, false, 0, 0, NULL}, TEXT("ca_file"), TEXT("template"), \
+        TEXT("default_template"), {"timeout", ATOLL_YAML_WHOLE, false, 60, 86400, NULL},           \
+        TEXT("region"), {"isolation", ATOLL_YAML_CHOICE, false, 0, 0, isolation_words},            \
+    {                                                                                              \
+        "headers", ATOLL_YAML_ENV, false, 0, 0, NULL                                               \
+    }
+static const struct atoll_yaml_field e2b_fields[] = {SERVICE,
+                                                     TEXT("sandbox_url"),
+                                                     TEXT("domain"),
+                                                     {0}};
+static const struct atoll_yaml_field daytona_fields[] = {
+    SERVICE,
+    TEXT("toolbox_url"),
+    TEXT("user"),
+    {"pause", ATOLL_YAML_BOOL, false, 0, 0, NULL},
+    {"public", ATOLL_YAML_BOOL, false, 0, 0, NULL},
     {0},
 };
 static const struct atoll_yaml_field fake_fields[] = {COMMON, TEXT("control"), {0}};
@@ -143,11 +146,12 @@ static const struct atoll_yaml_field webcontainer_fields[] = {
     {0},
 };
 
-static const struct atoll_yaml_field kind_names[8] = {
+static const struct atoll_yaml_field kind_names[9] = {
     {"native", ATOLL_YAML_OBJECT, false, 0, 0, native_fields},
     {"docker", ATOLL_YAML_OBJECT, false, 0, 0, docker_fields},
     {"gvisor", ATOLL_YAML_OBJECT, false, 0, 0, gvisor_fields},
     {"e2b", ATOLL_YAML_OBJECT, false, 0, 0, e2b_fields},
+    {"daytona", ATOLL_YAML_OBJECT, false, 0, 0, daytona_fields},
     {"fake", ATOLL_YAML_OBJECT, false, 0, 0, fake_fields},
     {"plugin", ATOLL_YAML_OBJECT, false, 0, 0, plugin_fields},
     {"webcontainer", ATOLL_YAML_OBJECT, false, 0, 0, webcontainer_fields},
@@ -166,6 +170,7 @@ const struct atoll_yaml_field atoll_provider_file_fields[] = {
     {"docker", ATOLL_YAML_KIND, false, 0, 0, kind_names},
     {"gvisor", ATOLL_YAML_KIND, false, 0, 0, kind_names},
     {"e2b", ATOLL_YAML_KIND, false, 0, 0, kind_names},
+    {"daytona", ATOLL_YAML_KIND, false, 0, 0, kind_names},
     {"fake", ATOLL_YAML_KIND, false, 0, 0, kind_names},
     {"plugin", ATOLL_YAML_KIND, false, 0, 0, kind_names},
     {"webcontainer", ATOLL_YAML_KIND, false, 0, 0, kind_names},

@@ -12,6 +12,7 @@
 #include "base/rand.h"
 #include "base/text.h"
 #include "engine/engine.h"
+#include "provider/daytona/daytona.h"
 #include "provider/docker/docker.h"
 #include "provider/e2b/e2b.h"
 #include "provider/fake/fake.h"
@@ -225,43 +226,99 @@ static size_t read_sizes(const json_t *array, struct atoll_size out[ATOLL_SIZES_
     return count;
 }
 
+/* Settings of a provider of a service that are not texts of its JSON object. */
+struct service_settings {
+    struct atoll_remote_header_setting headers[LISTED_MAX];
+    size_t header_count;
+    struct atoll_size sizes[ATOLL_SIZES_MAX];
+    size_t size_count;
+    char id[ATOLL_UUID_LEN + 16], agent[ATOLL_CONFIG_PATH_MAX];
+};
+
+static int read_service(const struct atoll_daemon_place *place, const char *kind,
+                        const struct atoll_provider_settings *entry, struct service_settings *ret,
+                        struct atoll_error *err)
+{
+    const json_t *o = entry->settings;
+    int r = load_daemon_id(place->state_dir, ret->id, err);
+
+    if (r == 0 && strcmp(entry->name, kind) != 0)
+        mark_name(ret->id, entry->name);
+    (void)snprintf(ret->agent, sizeof(ret->agent), "%s/atoll-agent", place->program_dir);
+    ret->size_count = read_sizes(json_object_get(o, "sizes"), ret->sizes);
+    ret->header_count = 0;
+    return r < 0
+               ? r
+               : read_headers(json_object_get(o, "headers"), ret->headers, &ret->header_count, err);
+}
+
 static int open_e2b(const struct atoll_daemon_place *place,
                     const struct atoll_provider_settings *entry, struct atoll_provider **ret,
                     struct atoll_error *err)
 {
     const json_t *o = entry->settings;
-    struct atoll_remote_header_setting headers[LISTED_MAX];
-    struct atoll_size sizes[ATOLL_SIZES_MAX];
-    char id[ATOLL_UUID_LEN + 16], agent[ATOLL_CONFIG_PATH_MAX];
-    struct atoll_e2b_provider_config config = {
+    struct service_settings s;
+    struct atoll_sync_provider *sync;
+    int r = read_service(place, "e2b", entry, &s, err);
+    const struct atoll_e2b_provider_config config = {
         .api_url = atoll_setting_text(o, "api_url"),
         .sandbox_url = atoll_setting_text(o, "sandbox_url"),
         .domain = atoll_setting_text(o, "domain"),
         .api_key = atoll_setting_text(o, "api_key"),
         .api_key_file = atoll_setting_text(o, "api_key_file"),
         .api_key_env = atoll_setting_text(o, "api_key_env"),
-        .key_of_request = json_is_true(json_object_get(o, "key_of_request")),
+        .key_of_request = atoll_setting_is_true(o, "key_of_request"),
         .ca_file = atoll_setting_text(o, "ca_file"),
         .template_id = atoll_setting_text(o, "template"),
         .timeout_s = (uint32_t)atoll_setting_number(o, "timeout"),
         .region = atoll_setting_text(o, "region"),
         .isolation = atoll_setting_text(o, "isolation"),
-        .sizes = sizes,
-        .size_count = read_sizes(json_object_get(o, "sizes"), sizes),
-        .headers = headers,
-        .daemon_id = id,
-        .agent_path = agent,
+        .sizes = s.sizes,
+        .size_count = s.size_count,
+        .headers = s.headers,
+        .header_count = s.header_count,
+        .daemon_id = s.id,
+        .agent_path = s.agent,
     };
-    struct atoll_sync_provider *sync;
-    int r = load_daemon_id(place->state_dir, id, err);
 
-    if (r == 0 && strcmp(entry->name, "e2b") != 0)
-        mark_name(id, entry->name);
-    (void)snprintf(agent, sizeof(agent), "%s/atoll-agent", place->program_dir);
-    if (r == 0)
-        r = read_headers(json_object_get(o, "headers"), headers, &config.header_count, err);
     if (r == 0)
         r = atoll_e2b_provider_new(&config, &sync, err);
+    return r < 0 ? r : sync_up(place, entry, sync, ret, err);
+}
+
+static int open_daytona(const struct atoll_daemon_place *place,
+                        const struct atoll_provider_settings *entry, struct atoll_provider **ret,
+                        struct atoll_error *err)
+{
+    const json_t *o = entry->settings;
+    struct service_settings s;
+    struct atoll_sync_provider *sync;
+    int r = read_service(place, "daytona", entry, &s, err);
+    const struct atoll_daytona_provider_config config = {
+        .api_url = atoll_setting_text(o, "api_url"),
+        .toolbox_url = atoll_setting_text(o, "toolbox_url"),
+        .api_key = atoll_setting_text(o, "api_key"),
+        .api_key_file = atoll_setting_text(o, "api_key_file"),
+        .api_key_env = atoll_setting_text(o, "api_key_env"),
+        .key_of_request = atoll_setting_is_true(o, "key_of_request"),
+        .ca_file = atoll_setting_text(o, "ca_file"),
+        .snapshot = atoll_setting_text(o, "template"),
+        .timeout_s = (uint32_t)atoll_setting_number(o, "timeout"),
+        .target = atoll_setting_text(o, "region"),
+        .user = atoll_setting_text(o, "user"),
+        .isolation = atoll_setting_text(o, "isolation"),
+        .pause = atoll_setting_is_true(o, "pause"),
+        .is_public = atoll_setting_is_true(o, "public"),
+        .sizes = s.sizes,
+        .size_count = s.size_count,
+        .headers = s.headers,
+        .header_count = s.header_count,
+        .daemon_id = s.id,
+        .agent_path = s.agent,
+    };
+
+    if (r == 0)
+        r = atoll_daytona_provider_new(&config, &sync, err);
     return r < 0 ? r : sync_up(place, entry, sync, ret, err);
 }
 
@@ -330,6 +387,12 @@ static const char *of_e2b(const json_t *o)
     return url ? url : domain ? domain : "";
 }
 
+static const char *of_daytona(const json_t *o)
+{
+    const char *url = atoll_setting_text(o, "api_url");
+    return url ? url : "";
+}
+
 static const char *of_itself(const json_t *o ATOLL_UNUSED)
 {
     return "";
@@ -340,6 +403,7 @@ const struct atoll_provider_kind atoll_provider_kinds[] = {
     {"gvisor", false, false, true, open_gvisor, of_itself},
     {"docker", false, false, false, open_docker, of_docker},
     {"e2b", false, false, false, open_e2b, of_e2b},
+    {"daytona", false, false, false, open_daytona, of_daytona},
     {"fake", false, true, false, open_fake, of_itself},
     {"plugin", false, false, false, open_plugin, of_itself},
     {"webcontainer", false, false, false, open_webcontainer, of_itself},
@@ -379,6 +443,12 @@ static const struct atoll_route_kind choices[] = {
      {.isolation = "microvm",
       .own_templates = true,
       .pause = true,
+      .networks = NETWORK(NONE) | NETWORK(BRIDGE)}},
+    {"daytona",
+     "{api_key_file: FILE}",
+     false,
+     {.isolation = "container",
+      .own_templates = true,
       .networks = NETWORK(NONE) | NETWORK(BRIDGE)}},
 };
 const struct atoll_route_kinds atoll_provider_choices = {choices, ATOLL_ARRAY_LEN(choices)};

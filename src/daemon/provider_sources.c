@@ -35,6 +35,9 @@ static const struct variable {
     {"e2b", "E2B_API_URL", "api_url", false},
     {"e2b", "E2B_SANDBOX_URL", "sandbox_url", false},
     {"e2b", "E2B_DOMAIN", "domain", false},
+    {"daytona", "DAYTONA_API_KEY", "api_key", true},
+    {"daytona", "DAYTONA_API_URL", "api_url", false},
+    {"daytona", "DAYTONA_TARGET", "region", false},
 };
 #define LAST_ORDER 1001 /* after all that the file has */
 #define DOCKER_IMAGE "debian:12"
@@ -86,16 +89,19 @@ static int gather(const char *path, json_t *file, struct atoll_error *err)
     return 0;
 }
 
-/* Adds what `resources` says of the default template of an e2b provider to its sizes: there the
- * template decides what a sandbox gets. */
+/* Adds what `resources` says of the default template of a service to its sizes: there the template
+ * decides what a sandbox gets. */
 static int add_size(json_t *settings)
 {
     const json_t *given = json_object_get(settings, "resources");
     json_t *memory = json_object_get(given, "memory_mb"),
            *cpus = json_object_get(given, "cpu_cores");
     const char *name = atoll_setting_text(settings, "template");
+    const char *kind = atoll_setting_text(settings, "@kind");
 
-    if (strcmp(atoll_setting_text(settings, "@kind"), "e2b") != 0 || !memory || !cpus)
+    if (strcmp(kind, "daytona") == 0 && !name)
+        name = "daytona-small";
+    if ((strcmp(kind, "e2b") != 0 && strcmp(kind, "daytona") != 0) || !memory || !cpus)
         return 0;
     if (!json_object_get(settings, "sizes") &&
         json_object_set_new(settings, "sizes", json_array()) < 0)

@@ -44,7 +44,8 @@ struct atoll_options {
     const char *image;         /* a container image instead of a template, or NULL */
     const char *provider;      /* name; NULL or "auto": any that can */
     const char *isolation;     /* "container", "gvisor", …; NULL: any */
-    const char *region;        /* at a service of the kind e2b; NULL: that of its settings */
+    const char *service;       /* kind of the provider that the following are for; NULL: any */
+    const char *region;        /* at a service; NULL: that of its settings */
     const char *credential;    /* the client's own key at a service; NULL: that of its settings */
     const char *language;      /* language of the code that will run; NULL: unknown */
     const char *interpreter;   /* language whose interpreter may be started already; NULL: none */

@@ -21,12 +21,13 @@ def registry():
 
 @pytest.fixture(scope="module")
 def world(registry):
-    """Docker before native, e2b last; a proxy stands before those that talk to somebody."""
+    """Docker before native, services last; a proxy stands before those that talk to somebody."""
     auth = {"host": registry.host, "username": fake_registry.USER,
             "password": fake_registry.PASSWORD}
-    with places.world(["native", "docker", "e2b"], faulty=True,
+    with places.world(["native", "docker", "e2b", "daytona"], faulty=True,
                       docker={"order": 1, "registries": [auth], "private_registries": True},
-                      native={"order": 2}, e2b={"order": 3}) as made:
+                      native={"order": 2}, e2b={"order": 3},
+                      daytona={"order": 4}) as made:
         yield made
 
 
@@ -45,13 +46,27 @@ def docker(world):
     wait_until(lambda: atoll_containers(world) == [], 30, lambda: f"{atoll_containers(world)}")
 
 
+def a_service(world, name):
+    place = place_of(world, name)
+    yield place
+    world.faults[name].work()
+    wait_until(lambda: place.facts["state"] != "down", 60, lambda: f"{name} stays {place.facts}")
+    wait_until(lambda: place.remotes() == [], 30, lambda: f"{place.remotes()}")
+
+
 @pytest.fixture
 def e2b(world):
-    place = place_of(world, "e2b")
-    yield place
-    world.faults["e2b"].work()
-    wait_until(lambda: place.facts["state"] != "down", 60, lambda: f"e2b stays {place.facts}")
-    wait_until(lambda: place.remotes() == [], 30, lambda: f"{place.remotes()}")
+    yield from a_service(world, "e2b")
+
+
+@pytest.fixture
+def daytona(world):
+    yield from a_service(world, "daytona")
+
+
+@pytest.fixture(params=["e2b", "daytona"])
+def service(request, world):
+    yield from a_service(world, request.param)
 
 
 def atoll_containers(world):
@@ -67,37 +82,58 @@ def refused(place, **fields):
 
 # A service that is there and says no.
 
-def test_too_many_requests_are_sent_again_later(world, e2b):
-    world.faults["e2b"].fail("status", 2, b"POST /sandboxes", status=429,
-                             headers=["Retry-After: 1"])
-    with e2b.box() as box:
-        assert world.faults["e2b"].struck == 2
+CREATE = {"e2b": b"POST /sandboxes", "daytona": b"POST /daytona/sandbox "}
+
+
+def test_too_many_requests_are_sent_again_later(world, service):
+    faults = world.faults[service.name]
+    faults.fail("status", 2, CREATE[service.name], status=429, headers=["Retry-After: 1"])
+    with service.box() as box:
+        assert faults.struck == 2
         assert box.out("echo made") == "made"
 
 
-def test_unavailable_is_tried_again(world, e2b):
-    world.faults["e2b"].fail("status", 2, status=503)
-    with e2b.box() as box:
-        assert world.faults["e2b"].struck == 2
+@pytest.mark.parametrize("status", [408, 409, 502])
+def test_a_change_in_progress_is_waited_for(world, daytona, status):
+    """While it asks for the state, and while the toolbox is not there yet."""
+    world.faults["daytona"].fail("status", 2, b"/process/execute", status=status)
+    with daytona.box() as box:
+        assert world.faults["daytona"].struck == 2
         assert box.out("echo made") == "made"
 
 
-def test_one_that_stays_unavailable_is_said_to_be(world, e2b):
-    world.faults["e2b"].fail("status", matching=b"POST /sandboxes", status=503)
-    status, error = refused(e2b)
+def test_a_relay_that_is_gone_is_started_again(daytona):
+    """With all streams of the sandbox; its commands go on."""
+    with daytona.box() as box:
+        exec_id = box.detach(COUNTER)
+        box.out("pkill -9 -f -- 'atoll-agent/agent --relay'; true", user="root")
+        assert box.output(exec_id, follow="true") == LINES
+        assert box.exec(exec_id)["result"]["exit_code"] == 9
+
+
+def test_unavailable_is_tried_again(world, service):
+    world.faults[service.name].fail("status", 2, status=503)
+    with service.box() as box:
+        assert world.faults[service.name].struck == 2
+        assert box.out("echo made") == "made"
+
+
+def test_one_that_stays_unavailable_is_said_to_be(world, service):
+    world.faults[service.name].fail("status", matching=CREATE[service.name], status=503)
+    status, error = refused(service)
     assert (status, error["code"]) == (503, "unavailable"), error
-    assert 2 <= world.faults["e2b"].struck <= 10  # tried again, and not for ever
+    assert 2 <= world.faults[service.name].struck <= 10  # tried again, and not for ever
 
 
-def test_a_wrong_key_is_called_that(world, e2b):
+def test_a_wrong_key_is_called_that(world, service):
     """Not tried again; the text says what to set, and never the key."""
-    key = world.directory / "cloud" / "key"
+    key = world.directory / "cloud" / f"{service.name}-key"
     right = key.read_text()
     wrong = "e2b_" + "0" * 40
     try:
         key.write_text(wrong)
         world.restart()
-        status, error = refused(e2b)
+        status, error = refused(service)
         assert (status, error["code"]) in ((401, "unauthenticated"), (503, "unavailable")), error
         assert "key" in error["message"] and wrong not in str(error), error
         assert wrong not in world.daemon.log.read_text()
@@ -106,7 +142,7 @@ def test_a_wrong_key_is_called_that(world, e2b):
         world.restart()
 
 
-@pytest.mark.parametrize("name", ["docker", "e2b"])
+@pytest.mark.parametrize("name", ["docker", "e2b", "daytona"])
 @pytest.mark.parametrize("fault", ["garbage", "close"])
 def test_answers_that_are_none(world, request, name, fault):
     place = request.getfixturevalue(name)
@@ -119,17 +155,17 @@ def test_answers_that_are_none(world, request, name, fault):
         assert box.out("echo works again") == "works again"
 
 
-@pytest.mark.parametrize("name", ["docker", "e2b"])
+@pytest.mark.parametrize("name", ["docker", "e2b", "daytona"])
 def test_half_a_create_leaves_nothing(world, request, name):
     """What was made before the fault is gone after it: the fixtures look."""
     place = request.getfixturevalue(name)
-    head = {"docker": b"/start", "e2b": b"/files"}[name]
+    head = {"docker": b"/start", "e2b": b"/files", "daytona": b"/bulk-upload"}[name]
     world.faults[name].fail("status", 20, head, status=500)
     status, error = refused(place)
     assert status >= 500, error
 
 
-@pytest.mark.parametrize("name", ["docker", "e2b"])
+@pytest.mark.parametrize("name", ["docker", "e2b", "daytona"])
 def test_silence_has_an_end(world, request, name):
     """A connection that is accepted and never answered: health finds out, and so does who asks."""
     place = request.getfixturevalue(name)
@@ -150,20 +186,20 @@ def test_a_create_does_not_wait_for_a_silent_engine(world, docker):
 
 # Streams that break.
 
-def test_a_cut_stream_loses_no_byte(world, e2b):
-    with e2b.box() as box:
+def test_a_cut_stream_loses_no_byte(world, service):
+    with service.box() as box:
         exec_id = box.detach(COUNTER)
         for _ in range(4):
             time.sleep(0.4)
-            world.faults["e2b"].cut()
+            world.faults[service.name].cut()
         assert box.output(exec_id, follow="true") == LINES
         assert box.exec(exec_id)["result"]["exit_code"] == 9
         assert box.state == "running"
 
 
-def test_more_passes_than_the_service_keeps(e2b):
-    """Another Atoll keeps 64 MiB of what a command writes, and our stream is a command there."""
-    with e2b.box() as box:
+def test_more_passes_than_the_service_keeps(service):
+    """Another Atoll keeps 64 MiB of what a command writes, and our stream is a command of its E2B side."""
+    with service.box() as box:
         box.out("head -c 25000000 /dev/zero > f")
         for _ in range(3):
             assert len(box.get("files", path="f").body) == 25000000

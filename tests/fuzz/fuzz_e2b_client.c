@@ -60,7 +60,7 @@ static void fuzz_answers(const uint8_t *data, size_t size, size_t piece)
 
     (void)piece;
     if (atoll_e2b_read_remote(json, &remote, &err) == 0) {
-        FUZZ_CHECK(*remote.handle && !strpbrk(remote.handle, "/?#%.:@ \r\n"));
+        FUZZ_CHECK(*remote.of.handle && !strpbrk(remote.of.handle, "/?#%.:@ \r\n"));
         FUZZ_CHECK(!strpbrk(remote.token, " \t\r\n"));
         FUZZ_CHECK(!strpbrk(remote.domain, "/?#%@ \r\n"));
     } else {

@@ -26,11 +26,11 @@ static void sandboxes(void **state)
 
     (void)state;
     assert_int_equal(atoll_e2b_read_remote(json, &remote, &error), 0);
-    assert_string_equal(remote.handle, "abc-1");
+    assert_string_equal(remote.of.handle, "abc-1");
     assert_string_equal(remote.token, "tok");
     assert_string_equal(remote.domain, "");
-    assert_string_equal(remote.id, "x9");
-    assert_true(remote.paused);
+    assert_string_equal(remote.of.id, "x9");
+    assert_int_equal(remote.of.state, ATOLL_REMOTE_PAUSED);
     json_decref(json);
 }
 
@@ -60,7 +60,7 @@ static void hostile_sandboxes(void **state)
     }
     json_t *json = parse("{\"sandboxID\":\"a\",\"metadata\":{\"atoll_id\":\"../x\"}}");
     assert_int_equal(atoll_e2b_read_remote(json, &remote, &error), 0);
-    assert_string_equal(remote.id, "");
+    assert_string_equal(remote.of.id, "");
     json_decref(json);
 }
 
@@ -94,14 +94,15 @@ static void samples(void **state)
 static void creations(void **state)
 {
     static const char *const env[] = {"A=b=c", "EMPTY=", "BROKEN", "=x", "BYTES=\xff", NULL};
+    char daemon_id[] = "d";
+    const struct atoll_remote_provider p = {.daemon_id = daemon_id};
+    struct atoll_spec spec = {.id = "ours",
+                              .metadata_json = "{\"k\":\"v\",\"n\":1,\"atoll_id\":\"x\"}"};
     struct atoll_e2b_create_params params = {.template_id = "base",
                                              .timeout_s = 60,
                                              .internet = true,
-                                             .id = "ours",
-                                             .daemon_id = "d",
-                                             .metadata_json =
-                                                 "{\"k\":\"v\",\"n\":1,\"atoll_id\":\"x\"}",
-                                             .env = env};
+                                             .metadata = atoll_remote_labels(&p, &spec),
+                                             .env = atoll_remote_env(env)};
     ATOLL_AUTOFREE char *text = atoll_remote_dump(atoll_e2b_create_message(&params));
     ATOLL_AUTOFREE char *plain = NULL;
 
@@ -110,8 +111,9 @@ static void creations(void **state)
                               "\"allow_internet_access\":true,\"metadata\":{\"k\":\"v\","
                               "\"atoll_id\":\"ours\",\"atoll_daemon\":\"d\"},\"envVars\":{"
                               "\"A\":\"b=c\",\"EMPTY\":\"\"}}");
-    params.metadata_json = "[]";
-    params.env = NULL;
+    spec.metadata_json = "[]";
+    params.metadata = atoll_remote_labels(&p, &spec);
+    params.env = atoll_remote_env(NULL);
     plain = atoll_remote_dump(atoll_e2b_create_message(&params));
     assert_non_null(strstr(plain, "\"envVars\":{}"));
     assert_non_null(strstr(plain, "\"metadata\":{\"atoll_id\":\"ours\",\"atoll_daemon\":\"d\"}"));

@@ -591,7 +591,8 @@ static void the_agent_is_installed(void **state)
     char file[] = "/tmp/test-remote-XXXXXX";
     int fd = mkstemp(file);
     struct place place = {0};
-    const struct atoll_remote_installer installer = {run, upload, &place};
+    const struct atoll_remote_installer installer = {.run = run, .upload = upload, .arg = &place};
+    struct atoll_remote_exit ended;
     struct atoll_sync_call call = within(1000);
     struct atoll_remote_agent *agent;
     struct atoll_error error;
@@ -602,14 +603,14 @@ static void the_agent_is_installed(void **state)
     for (int gzip = 0; gzip < 2; gzip++) {
         agent = atoll_remote_agent_new(file, gzip);
         place = (struct place){0};
-        assert_int_equal(atoll_remote_agent_start(agent, &call, &installer, &error), 0);
+        assert_int_equal(atoll_remote_agent_start(agent, &call, &installer, &ended, &error), 0);
         assert_int_equal(place.runs, 2);
         assert_string_equal(place.path, "/var/lib/atoll/agent");
         assert_int_equal(memcmp(place.bytes, gzip ? "\x1f\x8b" : "ag", 2), 0);
-        assert_int_equal(atoll_remote_agent_start(agent, &call, &installer, &error), 0);
+        assert_int_equal(atoll_remote_agent_start(agent, &call, &installer, &ended, &error), 0);
         assert_int_equal(place.runs, 3);
         place.code = 126;
-        assert_true(atoll_remote_agent_start(agent, &call, &installer, &error) < 0);
+        assert_true(atoll_remote_agent_start(agent, &call, &installer, &ended, &error) < 0);
         assert_int_equal(error.kind, ATOLL_ERR_FAILED_PRECONDITION);
         assert_non_null(strstr(error.text, "no exec"));
         (void)atoll_remote_agent_free(agent);

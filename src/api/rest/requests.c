@@ -44,12 +44,17 @@ const struct atoll_field atoll_rest_login_fields[] = {
 };
 #undef AT
 
-#define AT(member) \
-    (offsetof(struct atoll_rest_sandbox, e2b.member) - offsetof(struct atoll_rest_sandbox, e2b))
+#define AT(member) offsetof(struct atoll_rest_service, member)
 static const struct atoll_field e2b_fields[] = {
     {"apiKey", ATOLL_FIELD_STRING, AT(api_key), 1, 256, NULL, 0},
     {"templateId", ATOLL_FIELD_STRING, AT(template_id), 1, 64, NULL, 0},
     {"region", ATOLL_FIELD_STRING, AT(region), 1, 63, NULL, 0},
+    {0},
+};
+static const struct atoll_field daytona_fields[] = {
+    {"apiKey", ATOLL_FIELD_STRING, AT(api_key), 1, 256, NULL, 0},
+    {"snapshot", ATOLL_FIELD_STRING, AT(template_id), 1, 64, NULL, 0},
+    {"target", ATOLL_FIELD_STRING, AT(region), 1, 63, NULL, 0},
     {0},
 };
 #undef AT
@@ -79,6 +84,7 @@ const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"gpus", ATOLL_FIELD_U32, AT(options.gpus), 0, 64, NULL, 0},
     {"registry", ATOLL_FIELD_OBJECT, AT(registry), 0, 0, atoll_rest_login_fields, AT(has_registry)},
     {"e2b", ATOLL_FIELD_OBJECT, AT(e2b), 0, 0, e2b_fields, 0},
+    {"daytona", ATOLL_FIELD_OBJECT, AT(daytona), 0, 0, daytona_fields, 0},
     {"volumes", ATOLL_FIELD_JSON, AT(volumes), 0, 0, NULL, 0},
     {"recreate", ATOLL_FIELD_BOOL, AT(options.recreate), 0, 0, NULL, 0},
     {"artifacts", ATOLL_FIELD_STRINGS, AT(options.artifacts), 0, ATOLL_ARTIFACTS_PATTERNS_MAX, NULL,
@@ -151,23 +157,39 @@ static int check_image(const struct atoll_options *s, struct atoll_error *err)
     return 0;
 }
 
-static int check_e2b(const struct atoll_rest_sandbox *s, struct atoll_options *o,
-                     struct atoll_error *err)
+static bool has_line_end(const char *text)
 {
-    if (s->e2b.api_key && s->e2b.api_key[strcspn(s->e2b.api_key, "\r\n")])
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "e2b.apiKey must be one line");
-    if (s->e2b.template_id && (o->template_name || o->image))
+    return text && text[strcspn(text, "\r\n")];
+}
+
+/* What a request says to a service. The names are those of its fields. */
+static int check_service(const char *kind, const char *template_field, const char *region_field,
+                         const struct atoll_rest_service *s, struct atoll_options *o,
+                         struct atoll_error *err)
+{
+    if (!s->api_key && !s->template_id && !s->region)
+        return 0;
+    if (o->service)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s excludes %s", kind,
+                          o->service);
+    if (has_line_end(s->api_key))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s.apiKey must be one line",
+                          kind);
+    if (s->template_id && (o->template_name || o->image))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "e2b.templateId excludes template and image");
-    if (s->e2b.template_id && !o->provider)
+                          "%s.%s excludes template and image", kind, template_field);
+    if (s->template_id && !o->provider)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "e2b.templateId needs \"provider\": the name of a provider of kind e2b");
-    if (s->e2b.region && s->e2b.region[strcspn(s->e2b.region, "\r\n")])
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "e2b.region must be one line");
-    if (s->e2b.template_id)
-        o->template_name = s->e2b.template_id;
-    o->region = s->e2b.region;
-    o->credential = s->e2b.api_key;
+                          "%s.%s needs \"provider\": the name of a provider of kind %s", kind,
+                          template_field, kind);
+    if (has_line_end(s->region))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s.%s must be one line", kind,
+                          region_field);
+    if (s->template_id)
+        o->template_name = s->template_id;
+    o->service = kind;
+    o->region = s->region;
+    o->credential = s->api_key;
     return 0;
 }
 
@@ -243,7 +265,9 @@ int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_bo
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "workdir must be an absolute path (got \"%.100s\")", o.workdir);
     if (r == 0)
-        r = check_e2b(s, &o, err);
+        r = check_service("e2b", "templateId", "region", &s->e2b, &o, err);
+    if (r == 0)
+        r = check_service("daytona", "snapshot", "target", &s->daytona, &o, err);
     if (r == 0)
         r = check_image(&o, err);
     if (r == 0 && o.template_name && !atoll_template_is_reference(o.template_name))

@@ -29,9 +29,9 @@ struct atoll_rest_sandbox {
     uint32_t network_mbps;
     bool has_registry;
     struct atoll_rest_login registry;
-    struct {
+    struct atoll_rest_service {
         const char *api_key, *template_id, *region;
-    } e2b;
+    } e2b, daytona;
 };
 
 struct atoll_rest_exec {

@@ -32,6 +32,7 @@ static const struct {
     {AT(mounts), MOUNTS},
     {AT(login), LOGIN},
     {AT(network_json), TEXT},
+    {AT(service), TEXT},
     {AT(region), TEXT},
     {AT(credential), SECRET},
 };

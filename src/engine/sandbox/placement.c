@@ -25,18 +25,18 @@ static bool names_provider_template(struct atoll_engine *engine,
            entry->provider->ops->caps(entry->provider)->own_templates;
 }
 
-/* Of the providers only those of the kind e2b have regions and take keys of clients. */
+/* A request with fields for a service must name a provider of that kind. */
 static int check_service(struct atoll_engine *engine, const struct atoll_options *options,
                          struct atoll_error *err)
 {
     const struct atoll_provider_entry *entry =
         options->provider ? atoll_provider_entry_by_name(engine, options->provider) : NULL;
 
-    if ((!options->region && !options->credential) || (entry && strcmp(entry->kind, "e2b") == 0))
+    if (!options->service || (entry && strcmp(entry->kind, options->service) == 0))
         return 0;
     return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                      "e2b.%s needs \"provider\": the name of a provider of kind e2b",
-                      options->region ? "region" : "apiKey");
+                      "%s needs \"provider\": the name of a provider of kind %s", options->service,
+                      options->service);
 }
 
 static int make_spec(struct atoll_engine *engine, const struct atoll_options *options,

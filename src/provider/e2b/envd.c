@@ -35,7 +35,7 @@ static int make_url(const struct atoll_e2b_provider *p, const struct atoll_e2b_r
         return asprintf(ret, "%s", p->sandbox_url);
     if (has_shared_host(domain))
         return asprintf(ret, "https://sandbox.%s", domain);
-    return asprintf(ret, "https://%d-%s.%s", ATOLL_E2B_ENVD_PORT, remote->handle, domain);
+    return asprintf(ret, "https://%d-%s.%s", ATOLL_E2B_ENVD_PORT, remote->of.handle, domain);
 }
 
 /* One sandbox's envd. */
@@ -60,7 +60,7 @@ static int envd_init(struct envd *e, struct atoll_e2b_provider *p,
 
     *e = (struct envd){.p = p};
     atoll_base64_text(root, "root:", 5);
-    r = atoll_remote_header(&e->headers, err, "E2b-Sandbox-Id: %s", remote->handle);
+    r = atoll_remote_header(&e->headers, err, "E2b-Sandbox-Id: %s", remote->of.handle);
     if (r == 0)
         r = atoll_remote_header(&e->headers, err, "E2b-Sandbox-Port: %d", ATOLL_E2B_ENVD_PORT);
     if (r == 0)
@@ -101,9 +101,9 @@ static int post(const struct envd *e, const struct atoll_sync_call *call, const 
     request->method = "POST";
     request->url = url;
     request->timeout_ms = REQUEST_MS;
-    r = atoll_remote_http_ask(e->p->api.http, call, request, ret, err);
+    r = atoll_remote_http_ask(e->p->remote.api.http, call, request, ret, err);
     if (r == 0 && (ret->status < 200 || ret->status > 299))
-        r = atoll_remote_api_refused(&e->p->api, WHAT, ret, err);
+        r = atoll_remote_api_refused(&e->p->remote.api, WHAT, ret, err);
     return r;
 }
 
@@ -214,17 +214,18 @@ static int run(void *arg, const struct atoll_sync_call *call, const char *const 
     return r;
 }
 
-int atoll_e2b_agent_start(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
-                          const struct atoll_e2b_remote *remote, struct atoll_error *err)
+int atoll_e2b_start_agent(struct atoll_remote_provider *p, const struct atoll_sync_call *call,
+                          struct atoll_remote_sandbox *record, struct atoll_error *err)
 {
     AUTOENVD struct envd envd = {0};
-    int r = envd_init(&envd, p, remote, err);
+    struct atoll_remote_exit exit;
+    int r = envd_init(&envd, atoll_e2b_of(p), atoll_e2b_record(record), err);
 
     if (r < 0)
         return r;
     return atoll_remote_agent_start(
         p->agent, call,
-        &(struct atoll_remote_installer){.run = run, .upload = upload, .arg = &envd}, err);
+        &(struct atoll_remote_installer){.run = run, .upload = upload, .arg = &envd}, &exit, err);
 }
 
 /* Streams. */
@@ -355,15 +356,15 @@ static int make_requests(struct requests *q, struct atoll_e2b_provider *p,
     return r;
 }
 
-int atoll_e2b_agent_dial(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
-                         const struct atoll_e2b_remote *remote, int *ret_fd,
-                         struct atoll_error *err)
+int atoll_e2b_dial_agent(struct atoll_remote_provider *p, const struct atoll_sync_call *call,
+                         struct atoll_remote_sandbox *record, int *ret_fd, struct atoll_error *err)
 {
     struct stream *s = calloc(1, sizeof(*s));
     struct requests q = {0};
     struct atoll_remote_open open = {
-        .handle = remote->handle, .silence_ms = SILENCE_MS, .ops = &stream_ops, .state = s};
-    int r = s ? make_requests(&q, p, remote, err) : atoll_fail_errno(err, ENOMEM, "stream");
+        .handle = record->handle, .silence_ms = SILENCE_MS, .ops = &stream_ops, .state = s};
+    int r = s ? make_requests(&q, atoll_e2b_of(p), atoll_e2b_record(record), err)
+              : atoll_fail_errno(err, ENOMEM, "stream");
 
     if (r == 0) {
         atoll_e2b_events_init(&s->events);

@@ -2,27 +2,21 @@
 #include <jansson.h>
 #include "base/buf.h"
 #include "base/error.h"
-#include "provider/remote/errors.h"
+#include "provider/remote/provider.h"
 
 /*
  * Messages to and from an E2B service: texts, JSON and the envelopes of streams (a byte of flags, a
  * big-endian length, JSON). Answers are hostile until they are checked. Pure.
  */
-#define ATOLL_E2B_HANDLE_MAX 128
 #define ATOLL_E2B_TOKEN_MAX 512
 #define ATOLL_E2B_DOMAIN_MAX 253
-#define ATOLL_E2B_KEY_MAX 256
 #define ATOLL_E2B_MESSAGE_MAX ((size_t)1024 * 1024) /* one envelope */
 
 /* A sandbox as the service describes it. */
 struct atoll_e2b_remote {
-    char handle[ATOLL_E2B_HANDLE_MAX + 1];
+    struct atoll_remote_sandbox of;
     char token[ATOLL_E2B_TOKEN_MAX + 1];   /* of its envd; "": no token */
     char domain[ATOLL_E2B_DOMAIN_MAX + 1]; /* "": the configured domain */
-    char id[33];                           /* our id, from its metadata; "": not set */
-    bool paused;
-    char key[ATOLL_E2B_KEY_MAX +
-             1]; /* the client's own; "": that of the provider. Set by the caller */
 };
 
 /* Reads the answer to create, connect or inspect, or one element of a list. UNAVAILABLE: not
@@ -48,10 +42,8 @@ struct atoll_e2b_create_params {
     const char *template_id;
     uint32_t timeout_s;
     bool internet;
-    const char *id, *daemon_id;
-    const char *metadata_json; /* an object of strings, or NULL; our own entries override it */
-    const char *const *env;    /* NAME=VALUE, NULL-terminated, or NULL */
-    json_t *network;           /* borrowed; NULL: all that the service permits */
+    json_t *metadata, *env; /* ownership passes */
+    json_t *network;        /* borrowed; NULL: all that the service permits */
 };
 /* The body of a create; NULL when out of memory. */
 json_t *atoll_e2b_create_message(const struct atoll_e2b_create_params *request);

@@ -12,22 +12,30 @@
 #include "base/fd.h"
 
 #define AGENT_MAX ((off_t)64 * 1024 * 1024)
-#define PLACE "/var/lib/atoll/agent"
+#define PLACE_DIR "/var/lib/atoll"
+#define PLACE PLACE_DIR "/agent"
 #define EXIT_MISSING 3
 
-/* $1: the hash. Looks where we upload it, and where an installed Atoll has it. */
+/* $1: the hash; $2: where it is uploaded to; $3: with the relay over HTTP, or ""; $4: the default user, or
+ * none. Looks where we keep it, and where an installed Atoll has it. An upload of another user is copied
+ * before it is compared, so that the user cannot exchange it. */
 static const char script[] =
+    "is() { h=$(sha256sum <\"$1\") && [ \"${h%% *}\" = \"$want\" ]; }\n"
+    "want=$1\n"
     "for f in " PLACE " /usr/local/libexec/atoll/atoll-agent /usr/libexec/atoll/atoll-agent; do\n"
-    "  if [ -f \"$f\" ]; then\n"
-    "    h=$(sha256sum <\"$f\"); [ \"${h%% *}\" = \"$1\" ] && break\n"
-    "  fi\n"
+    "  [ -f \"$f\" ] && is \"$f\" && break\n"
     "  f=\n"
     "done\n"
+    "if [ -z \"$f\" ] && [ \"$2\" != " PLACE " ] && [ -f \"$2\" ]; then\n"
+    "  mkdir -p " PLACE_DIR " && cp \"$2\" " PLACE ".new && is " PLACE ".new &&\n"
+    "    mv " PLACE ".new " PLACE " && rm -f \"$2\" && f=" PLACE "\n"
+    "fi\n"
     "[ -n \"$f\" ] || exit 3\n"
     "[ -x \"$f\" ] || chmod 755 \"$f\" || exit 1\n"
-    "mkdir -p -m 700 " ATOLL_REMOTE_RUN_DIR " && ln -sfn \"$f\" " ATOLL_REMOTE_AGENT " || exit 1\n"
-    "exec " ATOLL_REMOTE_AGENT " --listen " ATOLL_REMOTE_SOCKET
-    " --no-fds --in-container '' --detach\n";
+    "mkdir -p -m 700 " ATOLL_REMOTE_RUN_DIR " && ln -sfn \"$f\" " ATOLL_REMOTE_AGENT
+    " || exit 1\n" ATOLL_REMOTE_AGENT " --listen " ATOLL_REMOTE_SOCKET
+    " --no-fds --in-container \"${4-}\" --detach || exit 1\n"
+    "[ -z \"$3\" ] || exec " ATOLL_REMOTE_RELAY_COMMAND "\n";
 
 struct atoll_remote_agent {
     char *path; /* owned */
@@ -138,23 +146,26 @@ static int have_agent(struct atoll_remote_agent *a, struct atoll_error *err)
 }
 
 int atoll_remote_agent_start(struct atoll_remote_agent *a, const struct atoll_sync_call *call,
-                             const struct atoll_remote_installer *i, struct atoll_error *err)
+                             const struct atoll_remote_installer *i, struct atoll_remote_exit *ret,
+                             struct atoll_error *err)
 {
-    const char *argv[] = {"/bin/sh", "-c", script, "sh", a->sha256, NULL};
-    struct atoll_remote_exit exit = {0};
+    const char *place = i->upload_to ? i->upload_to : PLACE;
+    const char *argv[] = {"/bin/sh", "-c", script, "sh", a->sha256, place, i->http ? "http" : "",
+                          NULL};
     int r = have_agent(a, err);
 
+    *ret = (struct atoll_remote_exit){0};
     if (r == 0)
-        r = i->run(i->arg, call, argv, &exit, err);
-    if (r == 0 && exit.code == EXIT_MISSING) {
-        r = i->upload(i->arg, call, PLACE, a->bytes, a->len, err);
+        r = i->run(i->arg, call, argv, ret, err);
+    if (r == 0 && ret->code == EXIT_MISSING) {
+        r = i->upload(i->arg, call, place, a->bytes, a->len, err);
         if (r == 0)
-            r = i->run(i->arg, call, argv, &exit, err);
+            r = i->run(i->arg, call, argv, ret, err);
     }
-    if (r == 0 && exit.code != 0)
+    if (r == 0 && ret->code != 0)
         r = atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOEXEC,
                        "the agent does not start in the sandbox (status %d): %.160s; the template "
-                       "needs /bin/sh and sha256sum",
-                       exit.code, exit.text);
+                       "needs /bin/sh and sha256sum, and root or sudo without a password",
+                       ret->code, ret->text);
     return r;
 }

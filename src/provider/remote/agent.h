@@ -4,7 +4,7 @@
 /*
  * Installs our agent in a sandbox of a service. A copy with the right hash that is already there is
  * used, else the agent is uploaded; a small script starts it as root. Streams to it are made by
- * running "ATOLL_REMOTE_AGENT --relay ATOLL_REMOTE_SOCKET" in the sandbox.
+ * running "ATOLL_REMOTE_AGENT --relay ATOLL_REMOTE_SOCKET" in the sandbox, or over HTTP (relay.h).
  *
  * Blocking. Thread: any.
  */
@@ -12,6 +12,10 @@
 #define ATOLL_REMOTE_RUN_DIR "/run/atoll-agent"
 #define ATOLL_REMOTE_AGENT ATOLL_REMOTE_RUN_DIR "/agent"
 #define ATOLL_REMOTE_SOCKET ATOLL_REMOTE_RUN_DIR "/agent.sock"
+/* Starts the relay over HTTP, if it does not run, and prints its line: see relay.h. */
+#define ATOLL_REMOTE_RELAY_COMMAND                                                     \
+    ATOLL_REMOTE_AGENT " --relay " ATOLL_REMOTE_SOCKET " --http " ATOLL_REMOTE_RUN_DIR \
+                       "/relay --detach"
 
 struct atoll_remote_agent;
 
@@ -23,22 +27,33 @@ struct atoll_remote_agent *atoll_remote_agent_free(struct atoll_remote_agent *ag
 /* How a process in a sandbox ended. */
 struct atoll_remote_exit {
     int code;
-    char text[200]; /* of its standard error */
+    char text
+        [200]; /* of its standard error; of both streams if the service does not tell them apart */
 };
 
-/* What the provider does for the installer, in one sandbox as root. */
+/* Where the relay over HTTP listens, and the token of its requests. */
+struct atoll_remote_relay {
+    uint16_t port;
+    char token[33];
+};
+
+/* What the provider does for the installer, in one sandbox. */
 struct atoll_remote_installer {
-    /* Runs a program to its end. argv ends with NULL. */
+    /* Runs a program as root to its end. argv ends with NULL. A service whose processes have another user
+     * appends the name of that user to argv: it becomes the default user of commands. */
     int (*run)(void *arg, const struct atoll_sync_call *call, const char *const *argv,
                struct atoll_remote_exit *ret, struct atoll_error *err);
-    /* Writes a file and makes its parent directories. Repeatable. */
+    /* Writes a file and makes its parent directories; not always as root. Repeatable. */
     int (*upload)(void *arg, const struct atoll_sync_call *call, const char *path,
                   const void *bytes, size_t n, struct atoll_error *err);
     void *arg;
+    const char *upload_to; /* where upload() can write; NULL: anywhere */
+    bool http;             /* also starts the relay over HTTP */
 };
 
-/* Uploads the agent if it is not there, and starts it. Errors are those of the installer;
- * FAILED_PRECONDITION if it does not start. */
+/* Uploads the agent if it is not there, and starts it. ret: what the script printed. Errors are those of
+ * the installer; FAILED_PRECONDITION if it does not start. */
 int atoll_remote_agent_start(struct atoll_remote_agent *agent, const struct atoll_sync_call *call,
                              const struct atoll_remote_installer *installer,
+                             struct atoll_remote_exit *ret,
                              struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -19,6 +19,8 @@ struct atoll_remote_service {
     const char *label;                     /* of its metrics: "e2b" */
     const struct atoll_remote_rule *rules; /* first match wins; after them the common ones */
     size_t rule_count;
+    const char *key_header;     /* with the key: "X-API-Key: " */
+    const char *credential;     /* field of a request with the client's own key: "e2b.apiKey" */
     const char *message, *code; /* fields of the JSON of its errors; NULL: "message", "code" */
 };
 

@@ -120,11 +120,11 @@ def test_timeout_ends_all_it_started(box):
 
 def test_out_of_memory_is_never_called_anything_else(place):
     """Who can know says so with evidence. Nobody calls it an exit."""
-    waived = ["all"] if place.name == "e2b" else []
+    waived = ["all"] if place.is_service else []
     with place.box(limits={"memoryMB": 128, "diskMB": 16}, waive=waived) as small:
         answer = small.post("execs", {"cmd": ["python3", "-c", HOG]}, wait="true")
         result = answer.json["result"]
-        if place.name == "e2b":
+        if place.is_service:
             # Its memory is accounted for elsewhere: that it was killed is all one can tell.
             assert result["kind"] in ("oom_killed", "signaled", "lost"), result
         elif place.name == "gvisor":
@@ -140,7 +140,7 @@ def test_out_of_memory_is_never_called_anything_else(place):
 
 
 def test_the_limit_of_processes_holds(place):
-    if place.name == "e2b":
+    if place.is_service:
         pytest.skip("the limit of processes is the service's")
     with place.box(limits={"pids": 24}) as small:
         ended = small.run("i=0; while [ $i -lt 80 ]; do sleep 60 & i=$((i+1)); done; echo all",

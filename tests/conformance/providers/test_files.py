@@ -113,7 +113,7 @@ def test_several_at_once_and_archives(place, box):
 
 
 def test_a_full_disk_is_refused_and_the_old_file_stays(place):
-    if place.name == "e2b":
+    if place.is_service:
         pytest.skip("the limit of the disk is the service's")
     with place.box(limits={"diskMB": 16, "memoryMB": 256}) as small:
         put(place, small, "kept", b"old")
