@@ -106,7 +106,7 @@ def test_a_relay_that_is_gone_is_started_again(daytona):
     """With all streams of the sandbox; its commands go on."""
     with daytona.box() as box:
         exec_id = box.detach(COUNTER)
-        box.out("pkill -9 -f -- 'atoll-agent/agent --relay'; true", user="root")
+        box.out("pkill -9 -f -- '[a]toll-agent/agent --relay'; true", user="root")
         assert box.output(exec_id, follow="true") == LINES
         assert box.exec(exec_id)["result"]["exit_code"] == 9
 
