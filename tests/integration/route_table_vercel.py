@@ -10,6 +10,7 @@ from routes import Ask, Entry
 V1, V2, V3 = (f"/vercel/api/v{number}/sandboxes" for number in (1, 2, 3))
 SESSION, OLD_SESSION = f"{V2}/sessions/{{sid}}", f"{V1}/{{sid}}"
 NO_SANDBOX, NO_SESSION = {"sandbox": "no-such"}, {"sid": "sbx_nosuch"}
+NO_KEY = {"key": "snap_00000000-0000-4000-8000-000000000000"}
 
 
 def create(world, base=V2, **fields):
@@ -21,6 +22,13 @@ def create(world, base=V2, **fields):
 def sandbox(world, **fields):
     made = create(world, **fields)
     return {"sandbox": made["sandbox"]["name"], "sid": made["session"]["id"]}
+
+
+def snapshot(world):
+    values = sandbox(world)
+    answer = world.mine.post(f"{V2}/sessions/{values['sid']}/snapshot")
+    assert answer.status == 200, answer.body
+    return {**values, "key": answer.json["snapshot"]["id"]}
 
 
 def terminal(world):
@@ -67,6 +75,12 @@ def of_session(given, base):
                                    given=given, foreign=404),
         f"POST {base}/extend-timeout": Entry(
             Ask(200, body={"duration": 1000}, check=shows("sid")), Ask(400, body={"duration": "x"}),
+            given=given, foreign=404),
+        f"POST {base}/network-policy": Entry(
+            Ask(200, body={"mode": "deny-all"}, check=text("deny-all")), Ask(400, body={"mode": "some"}),
+            given=given, foreign=404),
+        f"POST {base}/snapshot": Entry(
+            Ask(200, body={}, check=has("snapshot", "id")), Ask(400, body={"expiration": "x"}),
             given=given, foreign=404),
         f"POST {base}/cmd": Entry(
             Ask(200, body={"command": "true", "args": []}, check=has("command", "id")),
@@ -118,6 +132,27 @@ TABLE = {
                                    given=sandbox, foreign=404),
     f"DELETE {V2}/{{sandbox}}": Entry(Ask(200, check=shows("sandbox")), Ask(404, at=NO_SANDBOX),
                                       given=sandbox, foreign=404),
+    f"PATCH {V2}/{{sandbox}}": Entry(
+        Ask(200, body={"tags": {"a": "b"}}, check=has("sandbox", "tags", "a", value="b")),
+        Ask(400, body={"timeout": "long"}), given=sandbox, foreign=404),
+    f"POST {V2}/{{sandbox}}/fork": Entry(
+        Ask(200, body={}, check=has("session", "status", value="running")), Ask(400, body={"ports": 5}),
+        given=sandbox, foreign=404),
+    **{route: entry for base in (V1, V2) for route, entry in {
+        f"GET {base}/snapshots": Entry(Ask(200, check=shows("key")), Ask(400, "?limit=0"), given=snapshot,
+                                       foreign=sent("key")),
+        f"GET {base}/snapshots/{{key}}": Entry(Ask(200, check=shows("key")), Ask(404, at=NO_KEY),
+                                               given=snapshot, foreign=404),
+        f"DELETE {base}/snapshots/{{key}}": Entry(
+            Ask(200, check=has("snapshot", "status", value="deleted")), Ask(404, at=NO_KEY),
+            given=snapshot, foreign=404)}.items()},
+    f"GET {V2}/snapshots/tree": Entry(Ask(200, "?snapshotId={key}", check=shows("key")), Ask(404),
+                                      given=snapshot, foreign=404),
+    # Tenants have no volumes unless the operator permits it: test_vercel.py has those of the operator.
+    f"GET {V2}/drives": Entry(Ask(200, check=has("drives")), Ask(400, "?limit=0")),
+    f"POST {V2}/drives/{{key}}": Entry(Ask(403, body={}), Ask(400, body={}, at={"key": "a%20b"}),
+                                       given=lambda world: {"key": "data"}),
+    f"DELETE {V2}/drives/{{key}}": Entry(Ask(404), None, given=lambda world: {"key": "data"}),
     f"POST {V1}": Entry(Ask(200, body={}, check=has("sandbox", "status", value="running")),
                         Ask(400, body={"ports": [0]})),
     f"GET {V1}": Entry(Ask(200, check=shows("sid")), Ask(400, "?limit=x"), given=old,

@@ -110,3 +110,103 @@ def test_lists_have_filters_and_pages(rest):
     assert [s["name"] for s in page["sandboxes"]] == ["listed-1"]
     for i in range(3):
         assert rest.delete(f"{V2}/listed-{i}").status == 200
+
+
+def test_snapshots_and_forks(rest):
+    made = create(rest, name="source", resources={"vcpus": 1}, tags={"kind": "source"}, env={"A": "b"})
+    run(rest, made, "echo one >file")
+    taken = rest.post(f"{V2}/sessions/{made['session']['id']}/snapshot", {"expiration": 86400000}).json
+    snapshot = taken["snapshot"]
+    assert snapshot["status"] == "created" and snapshot["expiresAt"] > snapshot["createdAt"]
+    assert snapshot["sourceSessionId"] == made["session"]["id"]
+    assert taken["session"]["status"] == "stopped"
+    again = rest.get(f"{V2}/source?resume=true").json
+    assert again["session"]["sourceSnapshotId"] == snapshot["id"]
+    run(rest, again, "echo two >file")
+    fork = rest.post(f"{V2}/source/fork", {"name": "forked", "timeout": 60000}).json
+    assert fork["session"]["sourceSnapshotId"] == snapshot["id"]
+    assert (fork["sandbox"]["vcpus"], fork["sandbox"]["tags"]) == (1, {"kind": "source"})
+    assert run(rest, fork, "cat file; echo $A") == "one\nb\n"
+    other = create(rest, source={"type": "snapshot", "snapshotId": snapshot["id"]})
+    assert run(rest, other, "cat file; id -un") == "one\nvercel-sandbox\n"
+    second = rest.post(f"{V2}/sessions/{again['session']['id']}/snapshot").json["snapshot"]
+    assert second["parentId"] == snapshot["id"]
+    listed = rest.get(f"{V2}/snapshots?name=source").json["snapshots"]
+    assert [s["id"] for s in listed] == [second["id"], snapshot["id"]]
+    tree = rest.get(f"{V2}/snapshots/tree?snapshotId={second['id']}").json
+    assert [node["snapshot"]["id"] for node in tree["snapshots"]] == [snapshot["id"]]
+    assert tree["anchor"]["snapshot"]["id"] == second["id"]
+    assert error_of(rest.delete(f"{V2}/snapshots/{snapshot['id']}")) == (400, "snapshot_in_use")
+    assert rest.get(f"{V2}/snapshots/{snapshot['id']}").json["snapshot"]["id"] == snapshot["id"]
+    assert rest.delete(f"{V2}/snapshots/{second['id']}").json["snapshot"]["status"] == "deleted"
+    assert error_of(rest.get(f"{V2}/source?resume=true")) == (410, "snapshot_not_found")
+    assert error_of(rest.post(V2, {"source": {"type": "snapshot", "snapshotId": second["id"]}})) == (
+        410, "snapshot_not_found")
+    for name in ("forked", other["sandbox"]["name"], "source"):
+        assert rest.delete(f"{V2}/{name}?deleteOrphanSnapshots=true").status == 200
+    assert rest.get(f"{V2}/snapshots/{snapshot['id']}").status == 404
+
+
+def test_another_snapshot_is_chosen(rest):
+    made = create(rest, name="chosen")
+    run(rest, made, "echo one >file")
+    first = rest.post(f"{V2}/sessions/{made['session']['id']}/snapshot").json["snapshot"]
+    again = rest.get(f"{V2}/chosen?resume=true").json
+    run(rest, again, "echo two >file")
+    rest.post(f"{V2}/sessions/{again['session']['id']}/stop")
+    assert rest.call("PATCH", f"{V2}/chosen", {"currentSnapshotId": first["id"]}).status == 200
+    again = rest.get(f"{V2}/chosen?resume=true").json
+    assert run(rest, again, "cat file") == "one\n"
+    rest.delete(f"{V2}/chosen?deleteOrphanSnapshots=true")
+
+
+def test_changes(rest):
+    made = create(rest, name="changed", keepLastSnapshots={"count": 2}, ports=[3000])
+    rest.post(f"{V2}/sessions/{made['session']['id']}/stop")
+    answer = rest.call("PATCH", f"{V2}/changed", {
+        "resources": {"vcpus": 1}, "timeout": 30000, "persistent": False, "tags": {"a": "b"},
+        "keepLastSnapshots": None, "ports": [8080], "networkPolicy": {"mode": "deny-all"}})
+    assert answer.status == 200, answer.body
+    sandbox = answer.json["sandbox"]
+    assert (sandbox["vcpus"], sandbox["memory"], sandbox["timeout"]) == (1, 2048, 30000)
+    assert sandbox["persistent"] is False and sandbox["tags"] == {"a": "b"}
+    assert "keepLastSnapshots" not in sandbox
+    assert sandbox["networkPolicy"] == {"mode": "deny-all"}
+    assert [route["port"] for route in answer.json["routes"]] == [8080]
+    again = rest.get(f"{V2}/changed?resume=true").json
+    assert (again["session"]["vcpus"], again["session"]["timeout"]) == (1, 30000)
+    assert error_of(rest.call("PATCH", f"{V2}/changed", {"region": "iad1", "failoverRegions": ["iad1"]})) == (
+        400, "bad_request")
+    rest.delete(f"{V2}/changed?deleteOrphanSnapshots=true")
+
+
+def test_network_policies(rest):
+    made = create(rest, networkPolicy={
+        "allow": {"example.org": [{"transform": [{"headers": {"Authorization": "secret"}}]}], "*.x.org": []},
+        "subnets": {"allow": ["203.0.113.0/24"], "deny": ["198.51.100.0/24"]}})
+    policy = made["session"]["networkPolicy"]
+    assert policy == {
+        "mode": "custom", "allowedDomains": ["example.org", "*.x.org"],
+        "allowedCIDRs": ["203.0.113.0/24"], "deniedCIDRs": ["198.51.100.0/24"],
+        "injectionRules": [{"domain": "example.org", "headerNames": ["Authorization"]}],
+        "forwardRules": []}
+    path = f"{V2}/sessions/{made['session']['id']}/network-policy"
+    changed = rest.post(path, {"mode": "allow-all"}).json["session"]
+    assert changed["networkPolicy"] == {"mode": "allow-all"}
+    for bad in ({"mode": "some"}, {"allow": 5}, {"allow": [5]}, {"subnets": {"deny": ["x"]}},
+                {"allow": {"example.org": [{"match": {"path": {"exact": "/"}}}]}}):
+        assert error_of(rest.post(path, bad)) == (400, "bad_request"), bad
+    rest.delete(f"{V2}/{made['sandbox']['name']}")
+
+
+def test_drives(rest):
+    assert rest.post(f"{V2}/drives/data", {"projectId": "p"}).json["drive"]["name"] == "data"
+    assert rest.post(f"{V2}/drives/data", {}).status == 200
+    first = create(rest, mounts={"/mnt/data": {"drive": "data"}})
+    run(rest, first, "sudo sh -c 'echo kept >/mnt/data/f'")
+    rest.delete(f"{V2}/{first['sandbox']['name']}?deleteOrphanSnapshots=true")
+    second = create(rest, mounts={"/mnt/data": {"drive": "data", "mode": "read-only"}})
+    assert run(rest, second, "cat /mnt/data/f; sudo touch /mnt/data/x 2>/dev/null || echo no") == "kept\nno\n"
+    assert [d["name"] for d in rest.get(f"{V2}/drives").json["drives"]] == ["data"]
+    rest.delete(f"{V2}/{second['sandbox']['name']}")
+    assert rest.delete(f"{V2}/drives/data").status == 200

@@ -145,8 +145,8 @@ int atoll_vercel_settings_check(const struct atoll_vercel_create *q, struct atol
 
 /* Limits. */
 
-static int take_limits(struct atoll_vercel_create *q, struct atoll_limits *limits,
-                       struct atoll_error *err)
+int atoll_vercel_limits(const struct atoll_vercel_create *q, struct atoll_limits *limits,
+                        struct atoll_error *err)
 {
     double vcpus = is_given(q->vcpus) ? json_number_value(q->vcpus) : VCPUS, memory;
 
@@ -158,10 +158,16 @@ static int take_limits(struct atoll_vercel_create *q, struct atoll_limits *limit
         return atoll_fields_refuse(err, "resources", "memory", q->memory, "a number of MiB");
     limits->cpu_millis = (uint32_t)(vcpus * 1000);
     limits->memory_bytes = (uint64_t)memory * MIB;
+    return 0;
+}
+
+static int take_limits(const struct atoll_vercel_create *q, struct atoll_limits *limits,
+                       struct atoll_error *err)
+{
     limits->disk_bytes = DISK_BYTES;
     limits->pids = PROCESSES;
     limits->timeout_s = (uint32_t)((q->timeout_ms + 999) / 1000);
-    return 0;
+    return atoll_vercel_limits(q, limits, err);
 }
 
 /* Where the root comes from. */
@@ -215,7 +221,9 @@ static int choose_root(const struct atoll_api_call *call, struct atoll_vercel_cr
                                    "a string");
     if (q->image && *q->image) {
         o->image = q->image;
-        return 0;
+        return q->runtime && *q->runtime ? atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                                                      "either runtime or image, not both")
+                                         : 0;
     }
     return choose_runtime(call, q, o, err);
 }
@@ -283,7 +291,7 @@ static int choose_network(const struct atoll_api_call *call, struct atoll_vercel
                           struct atoll_body *body, struct atoll_options *o, struct atoll_error *err)
 {
     char *policy = NULL;
-    int r = atoll_vercel_policy(q->policy, &policy, &q->answer_policy, err);
+    int r = q->answer_policy ? 0 : atoll_vercel_policy(q->policy, &policy, &q->answer_policy, err);
 
     if (policy)
         atoll_body_take(body, policy);
@@ -330,8 +338,16 @@ int atoll_vercel_prepare(const struct atoll_api_call *call, struct atoll_vercel_
     if (r == 0)
         r = take_tags(q, body, o, err);
     if (r == 0)
+        r = atoll_vercel_mounts(q->mounts, body, o, err);
+    if (r == 0)
         r = choose_network(call, q, body, o, err);
     return r < 0 ? r : take_facts(call, q, body, o, err);
+}
+
+int atoll_vercel_create_decode(struct atoll_body *body, const uint8_t *bytes, size_t n,
+                               struct atoll_vercel_create *ret, struct atoll_error *err)
+{
+    return atoll_body_decode(body, bytes, n, fields, ret, err);
 }
 
 void atoll_vercel_create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
@@ -341,7 +357,7 @@ void atoll_vercel_create(struct atoll_api_call *call, const uint8_t *bytes, size
     struct atoll_error error;
     struct atoll_body body;
 
-    if (atoll_body_decode(&body, bytes, n, fields, &q, &error) < 0 ||
+    if (atoll_vercel_create_decode(&body, bytes, n, &q, &error) < 0 ||
         atoll_vercel_prepare(call, &q, &body, &options, &error) < 0)
         atoll_api_fail(call, &error);
     else

@@ -11,9 +11,15 @@ struct atoll_vercel_create {
     int64_t timeout_ms;
     bool keeps_files;
     const char *snapshot;  /* id of the snapshot that it starts from, or NULL */
-    json_t *answer_policy; /* owned */
+    json_t *answer_policy; /* owned; if it is given, `policy` is not looked at */
 };
 
+int atoll_vercel_create_decode(struct atoll_body *body, const uint8_t *bytes, size_t n,
+                               struct atoll_vercel_create *ret,
+                               struct atoll_error *err) ATOLL_MUST_CHECK;
+/* cpu_millis and memory_bytes; defaults if they are not given. INVALID_ARGUMENT. */
+int atoll_vercel_limits(const struct atoll_vercel_create *q, struct atoll_limits *limits,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Checks the request and fills in the options, which borrow from the request and the body. */
 int atoll_vercel_prepare(const struct atoll_api_call *call, struct atoll_vercel_create *q,
                          struct atoll_body *body, struct atoll_options *o,

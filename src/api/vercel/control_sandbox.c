@@ -40,6 +40,29 @@ static void start(void *arg)
     atoll_engine_resume(r->call->engine, r->id, atoll_steps_done, &r->steps);
 }
 
+/* The size that was asked for while another run had its own. */
+static void resize(void *arg)
+{
+    struct resuming *r = arg;
+    struct atoll_limits limits = {0};
+    struct atoll_vercel_box box;
+
+    if (atoll_vercel_box_get(r->call->engine, r->id, &box)) {
+        const struct atoll_limits *have = &box.view.options.limits;
+        int64_t vcpus = atoll_vercel_fact_number(box.facts, "vcpus", 0);
+        int64_t memory = atoll_vercel_fact_number(box.facts, "memory", 0);
+        if (vcpus > 0 && (have->cpu_millis + 999) / 1000 != (uint64_t)vcpus)
+            limits.cpu_millis = (uint32_t)vcpus * 1000;
+        if (memory > 0 && have->memory_bytes >> 20 != (uint64_t)memory)
+            limits.memory_bytes = (uint64_t)memory << 20;
+        atoll_vercel_box_done(&box);
+    }
+    if (limits.cpu_millis || limits.memory_bytes)
+        atoll_engine_resize(r->call->engine, r->id, &limits, atoll_steps_done, &r->steps);
+    else
+        atoll_steps_done(&r->steps, NULL);
+}
+
 static void restore(void *arg)
 {
     struct resuming *r = arg;
@@ -67,6 +90,7 @@ static void add_session(void *arg)
     timeout = atoll_vercel_fact_number(box.facts, "timeout", ATOLL_VERCEL_TIMEOUT_MS);
     if (atoll_vercel_session_number(box.facts) == r->number) {
         (void)json_object_del(box.facts, "restore");
+        (void)json_object_del(box.facts, "disk");
         atoll_vercel_session_add(box.facts, r->ended_unix_ms, timeout,
                                  atoll_vercel_fact_text(box.facts, "currentSnapshotId"));
         result = atoll_vercel_facts_store(r->call->engine, r->id, box.facts, &error);
@@ -79,9 +103,8 @@ static void add_session(void *arg)
 }
 
 static const struct atoll_step steps[] = {
-    {"ending the failed run", make_stopped, NULL},
-    {"starting the sandbox", start, NULL},
-    {"restoring its files", restore, NULL},
+    {"ending the failed run", make_stopped, NULL}, {"changing its size", resize, NULL},
+    {"starting the sandbox", start, NULL},         {"restoring its files", restore, NULL},
     {"recording the session", add_session, NULL},
 };
 
@@ -97,28 +120,28 @@ static void resumed(void *arg, const struct atoll_error *error)
     free(r);
 }
 
-/* What the disk is to be replaced by. */
+/* What the disk is to be replaced by: the current snapshot, if another one was chosen or the files of a
+ * run are not kept; or what it was made from. */
 static int choose_files(struct atoll_api_call *call, const struct atoll_vercel_box *box, char **ret,
                         struct atoll_error *err)
 {
     const char *snapshot = atoll_vercel_fact_text(box->facts, "currentSnapshotId");
     const char *origin = atoll_vercel_fact_text(box->facts, "origin");
+    bool keeps = atoll_vercel_fact_flag(box->facts, "persistent") &&
+                 !atoll_vercel_fact_flag(box->facts, "restore");
+    bool same = *snapshot && strcmp(atoll_vercel_fact_text(box->facts, "disk"), snapshot) == 0;
     char *reference = NULL;
     int r = *snapshot ? atoll_vercel_snapshot_reference(call, snapshot, &reference, err) : 0;
 
-    if (r < 0)
-        return r;
-    if (atoll_vercel_fact_flag(box->facts, "restore") && reference) {
-        *ret = reference;
-        return 0;
+    if (r == 0 && !*snapshot && *origin && !*box->view.image) {
+        reference = strdup(origin);
+        if (!reference)
+            r = atoll_fields_no_memory(err);
     }
+    if (r == 0 && !keeps && !same)
+        *ret = ATOLL_TAKE_PTR(reference);
     free(reference);
-    if (!atoll_vercel_fact_flag(box->facts, "persistent") && *origin && !*box->view.image) {
-        *ret = strdup(origin);
-        if (!*ret)
-            return atoll_fields_no_memory(err);
-    }
-    return 0;
+    return r;
 }
 
 static void resume(struct atoll_api_call *call, const struct atoll_vercel_box *box)
@@ -175,6 +198,8 @@ void atoll_vercel_sandbox_get(struct atoll_api_call *call, const uint8_t *body A
 
 struct deleting {
     struct atoll_api_call *call;
+    char id[ATOLL_ID_LEN + 1];
+    bool orphans; /* all of its snapshots go, too */
     struct atoll_buf buf;
     struct atoll_json_out out;
 };
@@ -187,6 +212,7 @@ static void deleted(void *arg, const struct atoll_error *error)
         atoll_buf_done(&d->buf);
         atoll_api_fail(d->call, error);
     } else {
+        atoll_vercel_snapshots_drop(d->call->engine, d->id, d->orphans);
         atoll_api_reply(d->call, 200, &d->out);
     }
     free(d);
@@ -197,6 +223,7 @@ void atoll_vercel_sandbox_delete(struct atoll_api_call *call, const uint8_t *bod
 {
     struct deleting *d;
     struct atoll_vercel_box box;
+    struct atoll_error error;
 
     if (call->ended || !atoll_vercel_box_get(call->engine, call->params.id, &box)) {
         atoll_vercel_refuse(call, 404, NULL, "Sandbox %.64s not found", call->params.template);
@@ -204,6 +231,9 @@ void atoll_vercel_sandbox_delete(struct atoll_api_call *call, const uint8_t *bod
     }
     d = atoll_api_alloc(sizeof(*d));
     d->call = call;
+    (void)snprintf(d->id, sizeof(d->id), "%s", box.view.id);
+    if (atoll_api_query_flag(call, "deleteOrphanSnapshots", &d->orphans, &error) < 0)
+        d->orphans = false;
     box.view.state = ATOLL_SANDBOX_STOPPED;
     atoll_api_reply_init(&d->buf, &d->out);
     atoll_json_open(&d->out, NULL, '{');

@@ -8,6 +8,7 @@
 #include "api/api_internal.h"
 #include "api/vercel/snapshots.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "engine/state/state.h"
 #include "loop/steps.h"
 
@@ -16,10 +17,14 @@ struct stopping {
     struct atoll_api_call *call;
     char id[ATOLL_ID_LEN + 1];
     int64_t number, expires_unix_ms;
-    bool v1, wanted, automatic; /* wanted: a snapshot */
+    bool v1;                                   /* form of the answer */
+    bool destroys;                             /* it has no disk that could stay */
+    bool wanted, automatic;                    /* a snapshot */
+    char parent[ATOLL_VERCEL_SNAPSHOT_ID_MAX]; /* the snapshot that it had before, or "" */
+    size_t keep;                               /* automatic snapshots that stay */
     struct atoll_vercel_snapshot snapshot;
     bool made;
-    struct atoll_buf buf; /* v1: the answer, written before the sandbox is gone */
+    struct atoll_buf buf; /* destroys: the answer, written before the sandbox is gone */
     struct atoll_json_out out;
 };
 
@@ -56,6 +61,13 @@ static void snapshotted(void *arg, const struct atoll_template_view *view,
         s->made = true;
         if (note(s, "snapshottedAt", &failure) < 0)
             error = &failure;
+        else
+            atoll_vercel_snapshots_trim(s->call->engine, s->id, s->keep);
+    } else if (s->automatic) {
+        /* The session has ended and its disk is there, so the stop succeeded. */
+        atoll_log(ATOLL_LOG_WARN, "no snapshot at the stop", "sandbox", s->id, "error", error->text,
+                  NULL);
+        error = NULL;
     }
     atoll_steps_done(&s->steps, error);
 }
@@ -63,13 +75,14 @@ static void snapshotted(void *arg, const struct atoll_template_view *view,
 static void take_snapshot(void *arg)
 {
     struct stopping *s = arg;
+    const struct atoll_vercel_snapshot_tag tag = {s->number, s->expires_unix_ms, s->automatic};
     char name[ATOLL_VERCEL_SNAPSHOT_NAME_MAX];
 
     if (!s->wanted) {
         atoll_steps_done(&s->steps, NULL);
         return;
     }
-    atoll_vercel_snapshot_name(s->id, s->number, s->expires_unix_ms, s->automatic, name);
+    atoll_vercel_snapshot_name(s->id, &tag, s->parent, name);
     atoll_engine_snapshot(s->call->engine, s->id, name, snapshotted, s);
 }
 
@@ -84,9 +97,9 @@ static void view_last(struct stopping *s)
     box.view.state = ATOLL_SANDBOX_STOPPED;
     box.view.paused_unix_ms = atoll_clock_unix_ms();
     atoll_json_open(&s->out, NULL, '{');
-    atoll_vercel_view_session(&s->out, "sandbox", &box, s->number);
+    atoll_vercel_view_session(&s->out, s->v1 ? "sandbox" : "session", &box, s->number);
     if (s->made)
-        atoll_vercel_view_snapshot(&s->out, "snapshot", &s->snapshot, true);
+        atoll_vercel_view_snapshot(&s->out, "snapshot", &s->snapshot, s->v1);
     atoll_json_close(&s->out, '}');
     atoll_vercel_box_done(&box);
 }
@@ -98,7 +111,7 @@ static void end_run(void *arg)
 
     if (note(s, "requestedStopAt", &error) < 0) {
         atoll_steps_done(&s->steps, &error);
-    } else if (s->v1) {
+    } else if (s->destroys) {
         view_last(s);
         atoll_engine_destroy(s->call->engine, s->id, ATOLL_VERCEL_WHO, atoll_steps_done, &s->steps);
     } else {
@@ -110,8 +123,7 @@ static const struct atoll_step stop_steps[] = {
     {"stopping the sandbox", end_run, NULL},
     {"taking the snapshot", take_snapshot, NULL},
 };
-/* A sandbox of /v1 has no disk once it is stopped. */
-static const struct atoll_step v1_steps[] = {
+static const struct atoll_step destroy_steps[] = {
     {"taking the snapshot", take_snapshot, NULL},
     {"stopping the sandbox", end_run, NULL},
 };
@@ -126,10 +138,11 @@ static void reply(struct stopping *s)
         return;
     }
     atoll_json_open(&s->out, NULL, '{');
-    atoll_vercel_view_session(&s->out, "session", &box, s->number);
-    atoll_vercel_view_sandbox(&s->out, "sandbox", &box);
+    atoll_vercel_view_session(&s->out, s->v1 ? "sandbox" : "session", &box, s->number);
+    if (!s->v1)
+        atoll_vercel_view_sandbox(&s->out, "sandbox", &box);
     if (s->made)
-        atoll_vercel_view_snapshot(&s->out, "snapshot", &s->snapshot, false);
+        atoll_vercel_view_snapshot(&s->out, "snapshot", &s->snapshot, s->v1);
     atoll_json_close(&s->out, '}');
     atoll_vercel_box_done(&box);
     atoll_api_reply(s->call, 200, &s->out);
@@ -142,7 +155,7 @@ static void done(void *arg, const struct atoll_error *error)
     if (error) {
         atoll_buf_done(&s->buf);
         atoll_api_fail(s->call, error);
-    } else if (s->v1) {
+    } else if (s->destroys) {
         atoll_api_reply(s->call, 200, &s->out);
     } else {
         reply(s);
@@ -154,24 +167,30 @@ static void start(struct atoll_api_call *call, int64_t number, bool asked, int64
 {
     struct stopping *s = atoll_api_alloc(sizeof(*s));
     struct atoll_vercel_box box;
-    bool v1 = false, persistent = false;
+    bool destroys = false, persistent = false;
     int64_t keep = 0;
 
+    s->keep = 1;
     if (atoll_vercel_box_get(call->engine, call->params.id, &box)) {
-        v1 = !box.view.options.lifetime.persistent;
+        const json_t *last = json_object_get(box.facts, "keepLastSnapshots");
+        s->keep = (size_t)ATOLL_MAX(atoll_vercel_fact_number(last, "count", 1), INT64_C(1));
+        (void)snprintf(s->parent, sizeof(s->parent), "%.63s",
+                       atoll_vercel_fact_text(box.facts, "currentSnapshotId"));
+        destroys = !box.view.options.lifetime.persistent;
         persistent = atoll_vercel_fact_flag(box.facts, "persistent");
         keep = atoll_vercel_fact_number(box.facts, "snapshotExpiration", 0);
         atoll_vercel_box_done(&box);
     }
     s->call = call;
     s->number = number;
-    s->v1 = v1;
+    s->v1 = atoll_vercel_is_v1(call);
+    s->destroys = destroys;
     s->wanted = asked || persistent;
     s->automatic = !asked;
     s->expires_unix_ms = asked ? expires_unix_ms : keep > 0 ? atoll_clock_unix_ms() + keep : 0;
     (void)snprintf(s->id, sizeof(s->id), "%.26s", call->params.id);
     atoll_api_reply_init(&s->buf, &s->out);
-    s->steps = (struct atoll_steps){.steps = v1 ? v1_steps : stop_steps,
+    s->steps = (struct atoll_steps){.steps = destroys ? destroy_steps : stop_steps,
                                     .count = ATOLL_ARRAY_LEN(stop_steps),
                                     .arg = s,
                                     .done = done};

@@ -9,6 +9,7 @@
 #include "api/preview.h"
 #include "api/preview_rules.h"
 #include "api/vercel/session_internal.h"
+#include "api/vercel/vercel_internal.h"
 
 #define PORT_DOMAIN "vercel.run"
 /* In place of Host, from a client that cannot set that. A browser sends it only where CORS permits. */
@@ -26,11 +27,6 @@ static const struct {
     {"api.vercel.com", "/health", "/healthz"},
     {"api.vercel.com", "/", ATOLL_VERCEL_BASE "/"},
 };
-
-void *atoll_vercel_open(struct atoll_api *api, const uint32_t *options ATOLL_UNUSED)
-{
-    return api;
-}
 
 /* Whether the Host header is this name, with or without a port. */
 static bool is_host(const char *host, const char *name)
@@ -80,6 +76,7 @@ bool atoll_vercel_serve(void *state, struct atoll_http_request *req)
 {
     const char *host = atoll_http_header(req, "host");
     const char *shown = atoll_http_header(req, HOST_HEADER);
+    struct atoll_api *api = ((const struct atoll_vercel *)state)->api;
 
-    return host && (serve_api(state, req, host) || serve_port(state, req, shown ? shown : host));
+    return host && (serve_api(api, req, host) || serve_port(api, req, shown ? shown : host));
 }

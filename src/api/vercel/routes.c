@@ -20,20 +20,34 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   BASE,                WRITE, JSON, CALL(create)},
     {ATOLL_GET,    BASE,                READ,  NONE, CALL(sandbox_list)},
     {ATOLL_GET,    BASE "/sessions",    READ,  NONE, CALL(session_list)},
+    {ATOLL_GET,    BASE "/snapshots",   READ,  NONE, CALL(snapshot_list)},
+    {ATOLL_GET,    BASE "/snapshots/tree", READ, NONE, CALL(snapshot_tree)},
+    {ATOLL_GET,    BASE "/snapshots/{key}", READ, NONE, CALL(snapshot_get)},
+    {ATOLL_DELETE, BASE "/snapshots/{key}", WRITE, NONE, CALL(snapshot_delete)},
+    {ATOLL_GET,    BASE "/drives",      READ,  NONE, CALL(drive_list)},
+    {ATOLL_POST,   BASE "/drives/{key}", WRITE, JSON, CALL(drive_create)},
+    {ATOLL_DELETE, BASE "/drives/{key}", WRITE, NONE, CALL(drive_delete)},
     {ATOLL_GET,    BASE "/{sandbox}",   READ,  NONE, CALL(sandbox_get)},
+    {ATOLL_PATCH,  BASE "/{sandbox}",   WRITE, JSON, CALL(sandbox_update)},
     {ATOLL_DELETE, BASE "/{sandbox}",   WRITE, NONE, CALL(sandbox_delete)},
+    {ATOLL_POST,   BASE "/{sandbox}/fork", WRITE, JSON, CALL(sandbox_fork)},
     {ATOLL_GET,    SESSION,             READ,  NONE, CALL(session_get)},
     {ATOLL_POST,   SESSION "/stop",     WRITE, JSON, CALL(session_stop)},
 
     {ATOLL_POST,   OLD,                 WRITE, JSON, CALL(create)},
     {ATOLL_GET,    OLD,                 READ,  NONE, CALL(sandbox_list)},
+    {ATOLL_GET,    OLD "/snapshots",    READ,  NONE, CALL(snapshot_list)},
+    {ATOLL_GET,    OLD "/snapshots/{key}", READ, NONE, CALL(snapshot_get)},
+    {ATOLL_DELETE, OLD "/snapshots/{key}", WRITE, NONE, CALL(snapshot_delete)},
     {ATOLL_GET,    OLD_SESSION,         READ,  NONE, CALL(session_get)},
     {ATOLL_POST,   OLD_SESSION "/stop", WRITE, JSON, CALL(session_stop)},
 };
 
 /* Those that need a session that runs. */
 #define LIFE_ROWS(BASE_OF_SESSION) \
-    {ATOLL_POST, BASE_OF_SESSION "/extend-timeout", WRITE, JSON, CALL(session_extend)}
+    {ATOLL_POST, BASE_OF_SESSION "/extend-timeout", WRITE, JSON, CALL(session_extend)}, \
+    {ATOLL_POST, BASE_OF_SESSION "/network-policy", WRITE, JSON, CALL(session_policy)}, \
+    {ATOLL_POST, BASE_OF_SESSION "/snapshot",       WRITE, JSON, CALL(snapshot_create)}
 /* clang-format on */
 
 static const struct atoll_route life_rows[] = {LIFE_ROWS(SESSION), LIFE_ROWS(OLD_SESSION)};
@@ -54,4 +68,5 @@ static const struct atoll_routes *const tables[] = {
 const struct atoll_facade atoll_vercel_facade = {.tables = tables,
                                                  .key = &atoll_vercel_key,
                                                  .open = atoll_vercel_open,
+                                                 .close = atoll_vercel_close,
                                                  .serve = atoll_vercel_serve};

@@ -7,17 +7,20 @@
 #include "base/clock.h"
 #include "base/rand.h"
 
-#define NAME "vercel-"
 #define RAND_LEN 8
 
-void atoll_vercel_snapshot_name(const char *sandbox_id, int64_t number, int64_t expires_unix_ms,
-                                bool automatic, char out[ATOLL_VERCEL_SNAPSHOT_NAME_MAX])
+void atoll_vercel_snapshot_name(const char *sandbox_id, const struct atoll_vercel_snapshot_tag *tag,
+                                const char *parent, char out[ATOLL_VERCEL_SNAPSHOT_NAME_MAX])
 {
     char random[RAND_LEN + 1];
+    const size_t n = strlen(ATOLL_VERCEL_SNAPSHOT_PREFIX);
 
     atoll_rand_id(random, RAND_LEN);
-    (void)snprintf(out, ATOLL_VERCEL_SNAPSHOT_NAME_MAX, NAME "%.32s:s%lld-%c-%lld-%s", sandbox_id,
-                   (long long)number, automatic ? 'a' : 'm', (long long)expires_unix_ms, random);
+    (void)snprintf(out, ATOLL_VERCEL_SNAPSHOT_NAME_MAX,
+                   ATOLL_VERCEL_SNAPSHOT_TEMPLATE "%.32s:s%lld-%c-%lld-%s%s%.36s", sandbox_id,
+                   (long long)tag->number, tag->automatic ? 'a' : 'm',
+                   (long long)tag->expires_unix_ms, random, *parent ? "-p" : "",
+                   *parent ? parent + n : "");
 }
 
 static void write_id(const char *version_id, char out[ATOLL_VERCEL_SNAPSHOT_ID_MAX])
@@ -30,19 +33,20 @@ void atoll_vercel_snapshot_of(const struct atoll_template_view *view,
                               struct atoll_vercel_snapshot *ret)
 {
     long long number = 1, expires = 0;
-    char how = 'm';
+    char how = 'm', random[RAND_LEN + 1], parent[37] = "";
 
     *ret = (struct atoll_vercel_snapshot){.created_unix_ms = view->created_unix_ms,
                                           .bytes = view->size_bytes};
     /* Another tag, or none: a snapshot that another facade made. */
-    if (sscanf(view->tags, "s%lld-%c-%lld-", &number, &how, &expires) != 3)
+    if (sscanf(view->tags, "s%lld-%c-%lld-%8[a-z0-9]-p%36[0-9a-f-]", &number, &how, &expires,
+               random, parent) < 4)
         number = 1, how = 'm', expires = 0;
     ret->automatic = how == 'a';
     ret->expires_unix_ms = expires;
     atoll_vercel_sid_write(view->sandbox_id, number, ret->session);
     write_id(view->id, ret->id);
-    if (*view->parent)
-        write_id(view->parent, ret->parent);
+    if (*parent)
+        write_id(parent, ret->parent);
 }
 
 void atoll_vercel_view_snapshot(struct atoll_json_out *out, const char *key,

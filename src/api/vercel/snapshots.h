@@ -5,9 +5,16 @@
  * A snapshot is a version of the template "vercel-ID", ID being that of the sandbox; its tag says which
  * run it was taken of, how, and when it ends. So its facts outlive the sandbox.
  */
+#define ATOLL_VERCEL_SNAPSHOT_TEMPLATE "vercel-"
 #define ATOLL_VERCEL_SNAPSHOT_PREFIX "snap_"
 #define ATOLL_VERCEL_SNAPSHOT_ID_MAX 64
 #define ATOLL_VERCEL_SNAPSHOT_NAME_MAX 160
+
+struct atoll_vercel_snapshot_tag {
+    int64_t number; /* of the run */
+    int64_t expires_unix_ms;
+    bool automatic;
+};
 
 struct atoll_vercel_snapshot {
     char id[ATOLL_VERCEL_SNAPSHOT_ID_MAX], parent[ATOLL_VERCEL_SNAPSHOT_ID_MAX]; /* parent: or "" */
@@ -18,9 +25,9 @@ struct atoll_vercel_snapshot {
     bool deleted;
 };
 
-/* NAME:TAG for a new snapshot. */
-void atoll_vercel_snapshot_name(const char *sandbox_id, int64_t number, int64_t expires_unix_ms,
-                                bool automatic, char out[ATOLL_VERCEL_SNAPSHOT_NAME_MAX]);
+/* NAME:TAG for a new snapshot. parent: the id of the one that the sandbox had before, or "". */
+void atoll_vercel_snapshot_name(const char *sandbox_id, const struct atoll_vercel_snapshot_tag *tag,
+                                const char *parent, char out[ATOLL_VERCEL_SNAPSHOT_NAME_MAX]);
 void atoll_vercel_snapshot_of(const struct atoll_template_view *view,
                               struct atoll_vercel_snapshot *ret);
 void atoll_vercel_view_snapshot(struct atoll_json_out *out, const char *key,

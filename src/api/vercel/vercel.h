@@ -67,7 +67,7 @@ extern const struct atoll_param_kind atoll_vercel_params[ATOLL_VERCEL_PARAM_COUN
 extern const struct atoll_key_spelling atoll_vercel_key; /* keys.c */
 
 /* hosts.c: requests that are addressed by Vercel's host names, as docs/vercel.md says under "DNS and TLS":
- * its API at vercel.com and api.vercel.com, and ports of sandboxes below vercel.run. The state is the api. */
+ * its API at vercel.com and api.vercel.com, and ports of sandboxes below vercel.run. */
 void *atoll_vercel_open(struct atoll_api *api, const uint32_t *options);
 bool atoll_vercel_serve(void *state, struct atoll_http_request *req);
 

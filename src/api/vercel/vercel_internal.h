@@ -14,6 +14,13 @@
 #define ATOLL_VERCEL_RUNTIME "node24" /* of requests that name none */
 #define ATOLL_VERCEL_PORTS_MAX 15
 
+/* state.c: the state of the facade. */
+struct atoll_vercel {
+    struct atoll_api *api;
+    struct atoll_timer sweep;
+};
+void atoll_vercel_close(void *state);
+
 /* --- errors.c and protocols.c --- */
 
 /* errno of a FAILED_PRECONDITION that has a code of Vercel's. */
@@ -107,6 +114,17 @@ int atoll_vercel_policy(const json_t *policy, char **ret_policy, json_t **ret_an
 int atoll_vercel_snapshot_reference(const struct atoll_api_call *call, const char *snapshot,
                                     char **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* control_snapshots.c: removes automatic snapshots of a sandbox, except for the newest ones. */
+void atoll_vercel_snapshots_trim(struct atoll_engine *engine, const char *sandbox_id, size_t keep);
+/* Removes the automatic snapshots of a sandbox that is gone; with `manual` all of them. */
+void atoll_vercel_snapshots_drop(struct atoll_engine *engine, const char *sandbox_id, bool manual);
+/* Removes those of all tenants whose time is over. */
+void atoll_vercel_snapshots_expire(struct atoll_engine *engine);
+
+/* drives.c: {PATH: {"drive", "mode"}} as mounts of volumes. INVALID_ARGUMENT. */
+int atoll_vercel_mounts(const json_t *mounts, struct atoll_body *body, struct atoll_options *o,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;
+
 /* --- control_create.c --- */
 
 #define ATOLL_VERCEL_TIMEOUT_MS INT64_C(300000) /* of requests that give none */
@@ -125,6 +143,21 @@ int atoll_vercel_extend(struct atoll_engine *engine, const char *id, int64_t mor
 
 /* control_create.c */
 ATOLL_VERCEL_HANDLER(create);
+/* control_change.c */
+ATOLL_VERCEL_HANDLER(sandbox_update);
+ATOLL_VERCEL_HANDLER(session_policy);
+/* control_fork.c */
+ATOLL_VERCEL_HANDLER(sandbox_fork);
+/* control_snapshots.c */
+ATOLL_VERCEL_HANDLER(snapshot_create);
+ATOLL_VERCEL_HANDLER(snapshot_list);
+ATOLL_VERCEL_HANDLER(snapshot_get);
+ATOLL_VERCEL_HANDLER(snapshot_delete);
+ATOLL_VERCEL_HANDLER(snapshot_tree);
+/* drives.c */
+ATOLL_VERCEL_HANDLER(drive_list);
+ATOLL_VERCEL_HANDLER(drive_create);
+ATOLL_VERCEL_HANDLER(drive_delete);
 /* control_sandbox.c */
 ATOLL_VERCEL_HANDLER(sandbox_get);
 ATOLL_VERCEL_HANDLER(sandbox_delete);

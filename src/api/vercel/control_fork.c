@@ -1,0 +1,93 @@
+/*
+ * POST /sandboxes/{sandbox}/fork: a new sandbox with the settings of another one, except for those of the
+ * request, and with the files of its current snapshot.
+ */
+#include <stdio.h>
+#include "api/vercel/control_create.h"
+#include "engine/json_memory.h"
+
+/* What the request leaves open comes from the source. The result borrows from the facts. */
+static void take_over(struct atoll_vercel_create *q, const json_t *facts)
+{
+    const struct {
+        const char *name;
+        const json_t **member;
+    } rows[] = {
+        {"ports", &q->ports},
+        {"timeout", &q->timeout},
+        {"persistent", &q->persistent},
+        {"snapshotExpiration", &q->expiration},
+        {"keepLastSnapshots", &q->keep_last},
+        {"mounts", &q->mounts},
+        {"failoverRegions", &q->failover},
+    };
+    const struct {
+        const char *name;
+        const char **member;
+    } texts[] = {{"projectId", &q->project}, {"region", &q->region}, {"networkId", &q->network_id}};
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++)
+        if (!*rows[i].member)
+            *rows[i].member = json_object_get(facts, rows[i].name);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(texts); i++)
+        if (!*texts[i].member && *atoll_vercel_fact_text(facts, texts[i].name))
+            *texts[i].member = atoll_vercel_fact_text(facts, texts[i].name);
+    if (!q->vcpus && !q->memory) {
+        q->vcpus = json_object_get(facts, "vcpus");
+        q->memory = json_object_get(facts, "memory");
+    }
+    if (!q->image && !q->runtime) {
+        q->image = atoll_vercel_fact_text(facts, "image");
+        q->runtime = atoll_vercel_fact_text(facts, "runtime");
+    }
+}
+
+static void fork_box(struct atoll_api_call *call, const struct atoll_vercel_box *source,
+                     struct atoll_vercel_create *q, struct atoll_body *body)
+{
+    const char *snapshot = atoll_vercel_fact_text(source->facts, "currentSnapshotId");
+    json_t *files =
+        *snapshot ? json_pack("{s:s,s:s}", "type", "snapshot", "snapshotId", snapshot) : NULL;
+    json_t *tags = atoll_json_load_own(source->view.options.metadata_json);
+    bool own_policy = q->policy != NULL;
+    struct atoll_options options;
+    struct atoll_error error;
+
+    take_over(q, source->facts);
+    q->source = files;
+    if (!q->tags)
+        q->tags = tags;
+    if (!q->env)
+        q->env = source->view.options.env;
+    if (!own_policy)
+        q->answer_policy = json_incref(json_object_get(source->facts, "networkPolicy"));
+    if (atoll_vercel_prepare(call, q, body, &options, &error) < 0) {
+        atoll_api_fail(call, &error);
+    } else {
+        if (!own_policy && options.network != ATOLL_NETWORK_NONE)
+            options.network_json = source->view.options.network_json;
+        atoll_vercel_make(call, &options, NULL);
+    }
+    json_decref(files);
+    json_decref(tags);
+}
+
+void atoll_vercel_sandbox_fork(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct atoll_vercel_create q = {0};
+    struct atoll_vercel_box box;
+    struct atoll_error error;
+    struct atoll_body body;
+
+    if (call->ended || !atoll_vercel_box_get(call->engine, call->params.id, &box)) {
+        atoll_vercel_refuse(call, 404, NULL, "Sandbox %.64s not found", call->params.template);
+        return;
+    }
+    if (atoll_vercel_create_decode(&body, bytes, n, &q, &error) < 0)
+        atoll_api_fail(call, &error);
+    else
+        fork_box(call, &box, &q, &body);
+    json_decref(q.answer_policy);
+    atoll_body_done(&body);
+    atoll_vercel_box_done(&box);
+}

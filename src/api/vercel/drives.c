@@ -1,0 +1,175 @@
+/*
+ * Drives: volumes of the tenant, by name. Their size is not bounded one by one, but by the quota of the
+ * tenant's volumes.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "api/vercel/list.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "engine/volume/opened.h"
+
+#define SIZE_BYTES ((uint64_t)10 << 30) /* shown, since clients need a number */
+
+static const char *project_of(const struct atoll_api_call *call)
+{
+    const char *project = atoll_http_query(call->req, "projectId");
+
+    return project ? project : "";
+}
+
+static void view(struct atoll_json_out *out, const char *key, const char *project, const char *name,
+                 int64_t created_unix_ms)
+{
+    int64_t created = created_unix_ms ? created_unix_ms : 1;
+
+    atoll_json_open(out, key, '{');
+    atoll_json_text(out, "id", name);
+    atoll_json_text(out, "name", name);
+    atoll_json_text(out, "projectId", project);
+    atoll_json_text(out, "region", ATOLL_VERCEL_REGION);
+    atoll_json_u64(out, "maxSizeBytes", SIZE_BYTES);
+    atoll_json_i64(out, "createdAt", created);
+    atoll_json_i64(out, "updatedAt", created);
+    atoll_json_close(out, '}');
+}
+
+static void reply(struct atoll_api_call *call, const char *name, int64_t created_unix_ms)
+{
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    atoll_api_reply_init(&buf, &out);
+    atoll_json_open(&out, NULL, '{');
+    view(&out, "drive", project_of(call), name, created_unix_ms);
+    atoll_json_close(&out, '}');
+    atoll_api_reply(call, 200, &out);
+}
+
+/* Lists. */
+
+static void add(void *arg, const struct atoll_volume_view *v)
+{
+    struct atoll_vercel_list *list = arg;
+    const char *prefix = list->call->req ? atoll_http_query(list->call->req, "namePrefix") : NULL;
+    struct atoll_vercel_entry e = {.created_unix_ms = v->created_unix_ms};
+
+    if (prefix && strncmp(v->name, prefix, strlen(prefix)) != 0)
+        return;
+    (void)snprintf(e.id, sizeof(e.id), "%.64s", v->name);
+    atoll_vercel_list_add(list, NULL, &e);
+}
+
+static void view_entry(struct atoll_json_out *out, const struct atoll_vercel_list *list,
+                       const struct atoll_vercel_entry *entry)
+{
+    view(out, NULL, list->call->req ? project_of(list->call) : "", entry->id,
+         entry->created_unix_ms);
+}
+
+static void listed(void *arg, const struct atoll_error *error)
+{
+    struct atoll_vercel_list *list = arg;
+
+    /* Without a provider of volumes there are none. */
+    if (error && error->kind != ATOLL_ERR_UNIMPLEMENTED) {
+        free(list->entries);
+        atoll_api_fail(list->call, error);
+    } else {
+        atoll_vercel_list_reply(list, "drives", view_entry);
+    }
+    free(list);
+}
+
+void atoll_vercel_drive_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                             size_t n ATOLL_UNUSED)
+{
+    struct atoll_vercel_list *list = atoll_api_alloc(sizeof(*list));
+    struct atoll_error error;
+
+    if (atoll_vercel_list_begin(call, list, &error) < 0) {
+        free(list);
+        atoll_api_fail(call, &error);
+    } else {
+        atoll_volumes_list(call->engine, call->caller.tenant, NULL, add, listed, list);
+    }
+}
+
+/* Making: a name that exists is the same drive. */
+
+static void made(void *arg, struct atoll_volume_use *use, const struct atoll_error *error)
+{
+    struct atoll_api_call *call = arg;
+
+    atoll_volume_leave(use);
+    if (error && error->kind != ATOLL_ERR_ALREADY_EXISTS)
+        atoll_api_fail(call, error);
+    else
+        reply(call, call->params.template, atoll_clock_unix_ms());
+}
+
+void atoll_vercel_drive_create(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                               size_t n ATOLL_UNUSED)
+{
+    const struct atoll_volume_request request = {
+        .tenant = call->caller.tenant, .name = call->params.template, .entry = ATOLL_VOLUME_NEW};
+
+    if (!atoll_text_is_name(call->params.template))
+        atoll_vercel_refuse(
+            call, 400, NULL,
+            "The name of a drive has up to 64 letters, digits, \".\", \"_\" and \"-\"");
+    else
+        atoll_volume_enter(call->engine, &request, made, call);
+}
+
+static void removed(void *arg, const struct atoll_error *error)
+{
+    struct atoll_api_call *call = arg;
+
+    if (error)
+        atoll_api_fail(call, error);
+    else
+        reply(call, call->params.template, atoll_clock_unix_ms());
+}
+
+void atoll_vercel_drive_delete(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                               size_t n ATOLL_UNUSED)
+{
+    atoll_volumes_remove(call->engine, call->caller.tenant, NULL, call->params.template, removed,
+                         call);
+}
+
+/* Mounts of a request: {PATH: {"drive", "mode"}}. */
+int atoll_vercel_mounts(const json_t *mounts, struct atoll_body *body, struct atoll_options *o,
+                        struct atoll_error *err)
+{
+    size_t n = json_object_size(mounts), i = 0;
+    struct atoll_mount *list;
+    json_t *value;
+    const char *path;
+
+    if (mounts && !json_is_null(mounts) && !json_is_object(mounts))
+        return atoll_fields_refuse(err, "", "mounts", mounts, "an object");
+    if (n == 0)
+        return 0;
+    if (n > ATOLL_MOUNTS_MAX)
+        return atoll_fields_refuse(err, "", "mounts", NULL, "at most 8 drives");
+    list = calloc(n, sizeof(*list));
+    if (!list)
+        return atoll_fields_no_memory(err);
+    atoll_body_take(body, list);
+    json_object_foreach((json_t *)mounts, path, value)
+    {
+        const char *drive = json_string_value(json_object_get(value, "drive"));
+        const char *mode = json_string_value(json_object_get(value, "mode"));
+        if (!drive || !atoll_text_is_name(drive) || *path != '/' ||
+            atoll_text_copy(list[i].volume, sizeof(list[i].volume), drive) < 0 ||
+            atoll_text_copy(list[i].path, sizeof(list[i].path), path) < 0)
+            return atoll_fields_refuse(err, "mounts", path, value,
+                                       "an absolute path with the name of a `drive`");
+        list[i++].read_only = mode && strcmp(mode, "read-write") != 0;
+    }
+    o->mounts = list;
+    o->mount_count = n;
+    return 0;
+}
