@@ -1,10 +1,11 @@
 """Tasks: an instruction goes in, files and branches come out, whatever happens to the daemon meanwhile."""
 
 import shutil
+import subprocess
 
 import pytest
 
-from daemons import BUILD, running, wait_until
+from daemons import BUILD, ROOT, running, wait_until
 from git_server import PASSWORD, USER, GitServer, git
 from networks import FAR, networked
 from rest import Rest
@@ -200,3 +201,13 @@ def test_a_killed_daemon_continues(tmp_path):
         task = get(rest, task_id, wait="true")
         assert task["state"] == "succeeded" and task["output"] == "begun\nrun\n", task
         assert said(rest, task_id) == ["begun", "run"]
+
+
+def test_the_examples(daemon):
+    """Those for other providers say that they are skipped."""
+    done = subprocess.run([ROOT / "examples" / "agents" / "run"], env=daemon.env, capture_output=True, text=True,
+                          check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for words in ("Files created: app.js, package.json", "review: succeeded", "'review': '3 results'", "oom_killed",
+                  "timed_out", "No space left on device", "config/a.json 3", "no provider docker", "hello\n"):
+        assert words in done.stdout, done.stdout
