@@ -12,6 +12,6 @@ try:
     print("A file that does not fit:",
           run(box, "sh", "-c", "dd if=/dev/zero of=/tmp/big bs=1M count=200 2>&1 | grep -o 'No space left on device'").strip())
     stats = call("GET", f"/api/sandboxes/{box}/stats")
-    print("Memory limit:", stats["memory_limit_bytes"] >> 20, "MiB")
+    print("Memory limit:", stats["memory"]["limit_bytes"] >> 20, "MiB")
 finally:
     call("DELETE", f"/api/sandboxes/{box}")
