@@ -39,6 +39,8 @@ TARGETS = (
     Target("their p99 / one alone", ("figure", "e2b", "burst_ratio", 1), 20, True),
     Target("Daytona's create, run, delete / canned", ("figure", "daytona", "life_ratio", 1), 1.5,
            True),
+    Target("Vercel's create, node -v, stop / canned", ("figure", "vercel", "life_ratio", 1), 1.5,
+           True),
     Target("preview / nginx as a proxy", ("figure", "preview", "ratio", 1), 0.5, False),
     Target("upload / cat through a socket", ("figure", "transfer", "upload_ratio", 1), 0.5, False),
     Target("download / the same", ("figure", "transfer", "download_ratio", 1), 0.5, False),
@@ -238,6 +240,14 @@ def scale_lines(scale: dict) -> list:
                          f"{d[f'{kind}_canned_ms']:.2f} ms, p99 {d[f'{kind}_canned_p99_ms']:.2f} ms; "
                          f"create and run {d[f'{kind}_first_ms']:.2f} ms, p99 "
                          f"{d[f'{kind}_first_p99_ms']:.2f} ms (Daytona says 90 ms)")
+    if "vercel" in scale:
+        v = scale["vercel"]
+        for kind, title in (("life", "not persistent"), ("kept", "persistent")):
+            lines.append(f"Vercel's SDK: create, node -v, stop, {title}: {v[f'{kind}_atoll_ms']:.2f} ms, "
+                         f"canned {v[f'{kind}_canned_ms']:.2f} ms; time to interactive "
+                         f"{v[f'{kind}_first_atoll_ms']:.2f} ms, p95 {v[f'{kind}_first_atoll_p95_ms']:.2f}, "
+                         f"p99 {v[f'{kind}_first_atoll_p99_ms']:.2f} (published, over the internet: Vercel 1750, "
+                         f"1930, 1980; Daytona 110, 280, 290; E2B 440, 850, 990)")
     if "many" in scale:
         m = scale["many"]
         lines.append(f"many on one daemon          {m['alive']} of {m['sandboxes']}, creates "

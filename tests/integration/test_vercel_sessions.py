@@ -1,0 +1,236 @@
+"""Sessions of Vercel's API where its SDKs do not look: bad input, bytes that are not text, terminals, Vercel's
+host names, keys in tokens, and a daemon that is killed."""
+
+import base64
+import gzip
+import io
+import json
+import signal
+import tarfile
+
+import pytest
+from daemons import wait_until
+from listening import listening_daemon
+from rest import Rest, WebSocket
+
+BASE = "/vercel/api/v2/sandboxes"
+
+
+class Session:
+    def __init__(self, rest, **fields):
+        self.rest = rest
+        made = rest.post(BASE, fields)
+        assert made.status == 200, made.body
+        self.name, self.id = made.json["sandbox"]["name"], made.json["session"]["id"]
+        self.base = f"{BASE}/sessions/{self.id}"
+
+    def post(self, path, body, headers=None):
+        return self.rest.call("POST", self.base + path, body, headers)
+
+    def run(self, command, *args, **fields):
+        """The lines of an attached command."""
+        answer = self.post("/cmd", {"command": command, "args": args, "wait": True, "logs": True, **fields})
+        assert answer.status == 200, answer.body
+        return [json.loads(line) for line in answer.body.splitlines() if line]
+
+    def start(self, *args, **fields):
+        answer = self.post("/cmd", {"command": args[0], "args": args[1:], **fields})
+        assert answer.status == 200, answer.body
+        return answer.json["command"]["id"]
+
+    def wait(self, cid):
+        return self.rest.get(f"{self.base}/cmd/{cid}", wait="true").json["command"]
+
+    def terminal(self, token=None):
+        opened = self.post("/interactive", {}).json
+        path = "/" + opened["url"].split("/", 3)[3]
+        return WebSocket(self.rest.socket(), f"{path}?token={token or opened['token']}", {})
+
+
+@pytest.fixture
+def session(daemon):
+    made = Session(Rest(daemon.socket), timeout=600000)
+    yield made
+    made.rest.delete(f"{BASE}/{made.name}")
+
+
+def text_of(lines, stream="stdout"):
+    return "".join(line["data"] for line in lines if line.get("stream") == stream)
+
+
+BAD = [
+    ("/cmd", {}), ("/cmd", {"command": ""}), ("/cmd", {"command": 5}), ("/cmd", {"command": "true", "args": "x"}),
+    ("/cmd", {"command": "true", "args": [1]}), ("/cmd", {"command": "true", "env": {"A": 1}}),
+    ("/cmd", {"command": "true", "env": {"A=B": "1"}}), ("/cmd", {"command": "true", "cwd": "/no/such"}),
+    ("/cmd", {"command": "true", "timeout": -1}), ("/cmd", {"command": "true", "wait": "yes"}),
+    ("/cmd", {"command": "no-such-program"}), ("/cmd", {"command": "/etc/passwd"}), ("/cmd", b"{"), ("/cmd", []),
+    ("/cmd", {"command": "a\0b"}), ("/cmd", {"command": "true", "args": ["a\0b"]}),
+    ("/fs/mkdir", {}), ("/fs/mkdir", {"path": ""}), ("/fs/mkdir", {"path": "a" * 5000}), ("/fs/mkdir", {"path": 1}),
+    ("/fs/mkdir", {"path": "/etc/passwd/x"}), ("/fs/mkdir", {"path": "/"}), ("/fs/mkdir", {"path": "x/y/z"}),
+    ("/fs/read", {}), ("/fs/read", {"path": "/tmp"}), ("/fs/read", {"path": "/root/x"}), ("/fs/read", {"path": "/dev/null"}),
+    ("/extend-timeout", {"duration": -5}),
+]
+
+
+@pytest.mark.parametrize("path, body", BAD)
+def test_bad_input_is_an_error_of_the_request(session, path, body):
+    answer = session.post(path, body)
+    assert 400 <= answer.status < 500, (answer.status, answer.body)
+    assert set(answer.json["error"]) == {"code", "message"}
+
+
+@pytest.mark.parametrize("body", [b"", b"no gzip", gzip.compress(b"no tar"), gzip.compress(bytes(512))[:-9]])
+def test_archives_that_are_none(session, body):
+    answer = session.post("/fs/write", body, {"Content-Type": "application/gzip", "x-cwd": "/"})
+    assert answer.status in (200, 400), answer.body
+    assert session.run("true")[-1]["command"]["exitCode"] == 0
+
+
+def test_an_archive_leaves_its_directory_with_the_rights_of_the_user_only(session):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name in ("../../etc/escaped", "/etc/absolute"):
+            member = tarfile.TarInfo(name)
+            tar.addfile(member, io.BytesIO())
+    answer = session.post("/fs/write", out.getvalue(), {"Content-Type": "application/gzip", "x-cwd": "/tmp"})
+    assert answer.status in (200, 400)
+    assert session.run("ls", "/etc/escaped", "/etc/absolute")[-1]["command"]["exitCode"] == 2
+
+
+def test_commands_that_do_not_exist(session):
+    for cid in ("cmd_0000000000000000", "cmd_x"):
+        for answer in (session.rest.get(f"{session.base}/cmd/{cid}"), session.rest.get(f"{session.base}/cmd/{cid}/logs"),
+                       session.post(f"/cmd/{cid}/kill", {"signal": 9}), session.post(f"/cmd/{cid}/stdin", {"data": "x"})):
+            assert answer.status == 404, (cid, answer.body)
+
+
+def test_signals_and_input_of_a_command_that_has_ended(session):
+    cid = session.start("true")
+    assert session.wait(cid)["exitCode"] == 0
+    assert session.post(f"/cmd/{cid}/kill", {"signal": 9}).status == 200
+    assert session.post(f"/cmd/{cid}/stdin", {"data": "x"}).status == 409
+    assert session.post(f"/cmd/{cid}/stdin", {}).status == 400
+    for bad in (0, 65, -1, "SIGNONE", [9]):
+        assert session.post(f"/cmd/{cid}/kill", {"signal": bad}).status == 400, bad
+
+
+def test_bytes_that_are_not_text(session):
+    lines = session.run("printf", r"ok\n\377\376\n")
+    data = base64.b64decode("".join(line["data_base64"] for line in lines if "data_base64" in line))
+    assert b"\xff\xfe" in data
+    # A character that comes in two pieces is not torn.
+    assert text_of(session.run("sh", "-c", r"printf '\303'; sleep .1; printf '\274\n'")) == "ü\n"
+
+
+def test_a_terminal(session):
+    with session.terminal() as socket:
+        socket.send({"type": "start", "command": "sh", "args": ["-c", "stty size; read x; stty size; exit 4"],
+                     "env": ["A=1"], "cwd": "/tmp", "cols": 100, "rows": 30})
+        shown = b""
+        while b"30 100" not in shown:
+            shown += socket.recv()[1]
+        socket.send({"type": "resize", "cols": 90, "rows": 20})
+        socket.send(b"\n")
+        texts = []
+        while True:
+            opcode, payload = socket.recv()
+            if opcode == socket.CLOSE:
+                break
+            if opcode == socket.TEXT:
+                texts.append(json.loads(payload))
+            else:
+                shown += payload
+        assert b"20 90" in shown and texts == [{"type": "exit", "code": 4}]
+
+
+def test_a_terminal_ends_with_its_connection(session):
+    with session.terminal() as socket:
+        socket.send({"type": "start", "command": "sleep", "args": ["4321"], "env": []})
+        wait_until(lambda: "sleep 4321" in text_of(session.run("ps", "-eo", "args")), 20, lambda: "not started")
+    wait_until(lambda: "sleep 4321" not in text_of(session.run("ps", "-eo", "args")), 20, lambda: "it runs")
+
+
+@pytest.mark.parametrize("message", ["{", "[]", {"type": "start"}, {"type": "start", "command": 5},
+                                     {"type": "start", "command": "true", "env": ["no value"]}])
+def test_bad_messages_end_a_terminal(session, message):
+    with session.terminal() as socket:
+        socket.send(message)
+        assert socket.recv()[0] == socket.CLOSE
+    assert session.run("true")[-1]["command"]["exitCode"] == 0
+
+
+def test_a_program_that_a_terminal_cannot_start(session):
+    with session.terminal() as socket:
+        socket.send({"type": "start", "command": "no-such-program", "args": [], "env": []})
+        assert b"no-such-program" in socket.recv()[1]
+        assert socket.text() == {"type": "exit", "code": 127}
+
+
+def test_a_terminal_needs_its_token(session):
+    with session.terminal(token="x" * 43) as socket:
+        assert socket.status == 404
+
+
+def test_a_killed_daemon_loses_no_output_and_no_end(daemon):
+    session = Session(Rest(daemon.socket), timeout=600000)
+    cid = session.start("sh", "-c", "for i in $(seq 150); do echo line $i; sleep .01; done; exit 5")
+    daemon.process.send_signal(signal.SIGKILL)
+    daemon.process.wait()
+    daemon.start()
+    assert session.wait(cid)["exitCode"] == 5
+    logs = session.rest.get(f"{session.base}/cmd/{cid}/logs")
+    lines = [json.loads(line) for line in logs.body.splitlines() if line]
+    assert text_of(lines) == "".join(f"line {i}\n" for i in range(1, 151))
+    session.rest.delete(f"{BASE}/{session.name}")
+
+
+# Names of Vercel, and keys.
+
+
+@pytest.fixture(scope="module")
+def remote():
+    with listening_daemon() as (daemon, address):
+        yield daemon, address, (daemon.state / "api-key").read_text().strip()
+
+
+def test_the_api_at_its_own_names(remote):
+    _, address, key = remote
+    rest = Rest(address, {"Authorization": f"Bearer {key}"})
+    for host, path in (("vercel.com", "/api/v2/sandboxes"), ("api.vercel.com", "/v1/sandboxes"),
+                       ("vercel.com:443", "/api/v2/user"), ("vercel.com", "/health")):
+        assert rest.call("GET", path, None, {"Host": host}).status == 200, (host, path)
+    for host, path in (("vercel.com", "/v2/sandboxes"), ("vercel.com.example.com", "/api/v2/sandboxes"),
+                       ("x.vercel.com", "/api/v2/sandboxes")):
+        assert rest.call("GET", path, None, {"Host": host}).status >= 400, (host, path)
+
+
+def test_ports_by_name_are_the_public_ones(remote):
+    _, address, key = remote
+    rest = Rest(address, {"Authorization": f"Bearer {key}"})
+    session = Session(rest, ports=[3000])
+    session.start("python3", "-m", "http.server", "3000")
+    session.start("python3", "-m", "http.server", "3001")
+    box = session.id.removeprefix("sbx_")
+    visitor = Rest(address)
+
+    def visit(name, header="Host"):
+        return visitor.call("GET", "/", None, {header: name}).status
+
+    wait_until(lambda: visit(f"3000-{box}.vercel.run") == 200, 20, lambda: "no server")
+    assert visit(f"3000-{box}.vercel.run", "X-Atoll-Host") == 200
+    for name in (f"3001-{box}.vercel.run", f"3000-{box}.vercel.run.example.com", "3000-nosuch.vercel.run", "vercel.run"):
+        assert visit(name) >= 400 and visit(name, "X-Atoll-Host") >= 400, name
+    rest.delete(f"{BASE}/{session.name}")
+
+
+def test_a_key_in_an_oidc_token(remote):
+    _, address, key = remote
+    claims = base64.urlsafe_b64encode(b'{"owner_id":"a","project_id":"b"}').decode().rstrip("=")
+
+    def status(token):
+        return Rest(address, {"Authorization": f"Bearer {token}"}).get(BASE).status
+
+    assert status(f"eyJhbGciOiJub25lIn0.{claims}.{key}") == 200
+    for token in (f"eyJhbGciOiJub25lIn0.{claims}.", f"eyJhbGciOiJub25lIn0.{claims}.{key[:-1]}x", f"a.b.c.{key}",
+                  f"{claims}.{key}", f".{key}"):
+        assert status(token) == 401, token
