@@ -238,6 +238,13 @@ def spawn_of(state):
     return None
 
 
+def in_pool(state):
+    """What the disk pool has, which is mounted for atoll-spawn and its sandboxes only."""
+    with contextlib.suppress(OSError):
+        return os.listdir(f"/proc/{spawn_of(state)}/root/state/pool")
+    return []
+
+
 @contextlib.contextmanager
 def running(build, user=None, **environment):
     """environment: more for the daemon, as in ATOLL_LISTEN="127.0.0.1:0"."""

@@ -62,4 +62,5 @@ ATOLL_MSG_DESC(atoll_sm_snapshot, ATOLL_MSG_FIELD(STR, atoll_sm_snapshot, id),
 
 ATOLL_MSG_DESC(atoll_sm_layer, ATOLL_MSG_FIELD(U64, atoll_sm_layer, bytes),
                ATOLL_MSG_FIELD(U64, atoll_sm_layer, files),
-               ATOLL_MSG_FIELD(U64, atoll_sm_layer, frozen_us));
+               ATOLL_MSG_FIELD(U64, atoll_sm_layer, frozen_us),
+               ATOLL_MSG_FIELD(U64, atoll_sm_layer, flush_us));

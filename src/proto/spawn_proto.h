@@ -137,6 +137,7 @@ struct atoll_sm_snapshot {
 struct atoll_sm_layer {
     uint64_t bytes, files; /* content of files, number of entries */
     uint64_t frozen_us;    /* SNAPSHOT: how long the processes stood still */
+    uint64_t flush_us;     /* SNAPSHOT: what was done before that, while they ran */
 };
 
 extern const struct atoll_msg_desc atoll_sm_hello_desc, atoll_sm_create_desc, atoll_sm_created_desc,

@@ -41,8 +41,8 @@ static int format(int image, struct atoll_error *err)
     if (posix_spawn_file_actions_init(&actions) != 0)
         return atoll_fail_errno(err, ENOMEM, "mkfs.btrfs");
     r = posix_spawn_file_actions_adddup2(&actions, image, 0);
-    if (r == 0)
-        r = posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    for (int fd = 1; r == 0 && fd <= 2; fd++)
+        r = posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_WRONLY, 0);
     if (r == 0)
         r = posix_spawn(&pid, "/usr/sbin/mkfs.btrfs", &actions, NULL, argv, envp);
     (void)posix_spawn_file_actions_destroy(&actions);

@@ -100,6 +100,7 @@ struct atoll_provider_image {
 struct atoll_provider_layer {
     uint64_t bytes;     /* of the content of its files; 0: unknown */
     uint64_t files;     /* number of its entries; 0: unknown */
+    uint64_t flush_us;  /* snapshot_layer(): what was done before that, while they ran */
     uint64_t frozen_us; /* snapshot_layer(): how long the processes of the sandbox stood still */
 };
 

@@ -27,6 +27,7 @@ struct atoll_host_caps {
     bool overlay_userns; /* can be mounted inside a user namespace, which rootless needs */
     bool idmap;          /* the host's /usr can be mounted id-mapped */
     bool loop;           /* loop devices and mkfs.ext4, for disks of a fixed size */
+    bool cow; /* likewise mkfs.btrfs, and a kernel with simple quotas, for copy-on-write disks */
 
     bool subids;               /* rootless: sub-ids for this user, and newuidmap/newgidmap */
     uint32_t subuid, subgid;   /* first of the range */

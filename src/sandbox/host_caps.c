@@ -9,6 +9,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -163,6 +164,24 @@ static void find_size(struct atoll_host_caps *caps)
         caps->memory_bytes = (uint64_t)info.totalram * info.mem_unit;
 }
 
+/* Trying it needs an image: its kernel version tells. A module that is not loaded yet is loaded by the
+ * first mount. */
+static bool has_simple_quotas(const struct atoll_host_caps *caps)
+{
+    char text[4096];
+    char path[128];
+    struct utsname host;
+
+    if (caps->kernel_major < 6 || (caps->kernel_major == 6 && caps->kernel_minor < 7))
+        return false;
+    if (atoll_host_read("/proc/filesystems", text, sizeof(text)) >= 0 && strstr(text, "\tbtrfs\n"))
+        return true;
+    if (uname(&host) < 0)
+        return false;
+    (void)snprintf(path, sizeof(path), "/lib/modules/%.60s/kernel/fs/btrfs", host.release);
+    return access(path, F_OK) == 0;
+}
+
 int atoll_host_caps_probe(struct atoll_host_caps *ret, struct atoll_error *err)
 {
     struct atoll_host_caps caps = {0};
@@ -178,6 +197,7 @@ int atoll_host_caps_probe(struct atoll_host_caps *ret, struct atoll_error *err)
     caps.overlay_userns = try_in_child(CLONE_NEWUSER | CLONE_NEWNS, overlay_in_userns) == 0;
     caps.idmap = caps.root && try_in_child(CLONE_NEWNS, idmap_usr) == 0;
     caps.loop = caps.root && opens("/dev/loop-control") && atoll_host_has_program("mkfs.ext4");
+    caps.cow = caps.loop && atoll_host_has_program("mkfs.btrfs") && has_simple_quotas(&caps);
     atoll_host_find_cgroups(&caps);
     atoll_host_find_subids(&caps);
     *ret = caps;

@@ -128,4 +128,9 @@ void atoll_host_check_files(struct atoll_host_report *report)
              "disk images of a fixed size can be created (mkfs.ext4)",
              "no loop devices or no mkfs.ext4: disks are limited by tmpfs only",
              "modprobe loop; apt install e2fsprogs");
+    add_flag(
+        report, "copy-on-write disks", caps->cow, false,
+        "large and persistent disks are in a pool: a snapshot of one stops processes for milliseconds",
+        "snapshots copy all that a sandbox has changed: no btrfs with simple quotas, or no mkfs.btrfs",
+        "boot Linux 6.7 or newer with btrfs; apt install btrfs-progs");
 }

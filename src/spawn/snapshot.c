@@ -42,7 +42,7 @@ struct snapshot {
     struct atoll_timer freezing;
     unsigned tries;
     bool frozen; /* by us */
-    int64_t frozen_at_us;
+    int64_t begun_us, frozen_at_us;
     struct atoll_sm_layer made;
 };
 
@@ -234,6 +234,7 @@ static void freeze(struct snapshot *s)
     r = -atoll_fault("spawn.snapshot_freeze");
     s->frozen = true;
     s->frozen_at_us = atoll_clock_us();
+    s->made.flush_us = (uint64_t)(s->frozen_at_us - s->begun_us);
     if (r == 0)
         r = atoll_cgroup_freeze(&s->all->host->cgroups, s->id, true);
     if (r == 0) {
@@ -361,8 +362,11 @@ int atoll_sandboxes_snapshot(struct atoll_sandboxes *all, uint32_t request,
         (void)close(ends[1]);
         return atoll_fail_errno(err, ENOMEM, "make a snapshot");
     }
-    *s =
-        (struct snapshot){.all = all, .request = request, .pidfd = ATOLL_NO_FD, .link_fd = ends[0]};
+    *s = (struct snapshot){.all = all,
+                           .request = request,
+                           .pidfd = ATOLL_NO_FD,
+                           .link_fd = ends[0],
+                           .begun_us = atoll_clock_us()};
     (void)snprintf(s->id, sizeof(s->id), "%s", want->id);
     (void)snprintf(s->layer, sizeof(s->layer), "%s", want->layer);
     if (box)

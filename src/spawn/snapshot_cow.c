@@ -79,7 +79,7 @@ static int clean(const struct job *j, int top, int upper)
     for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(written); i++) {
         ATOLL_AUTOCLOSE int dir = atoll_paths_open(upper, written[i][0], O_RDONLY | O_DIRECTORY);
 
-        r = dir < 0 ? 0 : atoll_tree_remove(dir, written[i][1]);
+        r = dir < 0 ? 0 : atoll_walk_remove(dir, written[i][1]);
     }
     if (r == 0)
         atoll_commit_remove_tools(j->w->host->state_fd, upper);
@@ -89,7 +89,7 @@ static int clean(const struct job *j, int top, int upper)
 static int tell_sum(const struct job *j, int upper)
 {
     struct atoll_snapshot_copied copied;
-    int r = atoll_walk_count(upper, &copied.sum);
+    int r = atoll_walk_remove_sockets(upper, &copied.sum);
 
     return r < 0 ? r : atoll_fd_write_all(j->w->link_fd, &copied, sizeof(copied));
 }

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "spawn/paths.h"
+#include "sys/tree.h"
 
 #define BYTES_MAX ((size_t)64 * 1024 * 1024)
 
@@ -68,7 +69,15 @@ uint64_t atoll_walk_share(const struct stat *st)
     return atoll_walk_bytes(st) / ATOLL_MAX((uint64_t)st->st_nlink, UINT64_C(1));
 }
 
-static int count_directory(struct atoll_walk *walk, int fd, const char *path,
+int atoll_walk_remove(int dir, const char *name)
+{
+    struct stat st;
+    int r = fstat(dir, &st) < 0 ? -errno : atoll_tree_remove(dir, name);
+
+    return r == 0 && futimens(dir, (struct timespec[]){st.st_atim, st.st_mtim}) < 0 ? -errno : r;
+}
+
+static int count_directory(struct atoll_walk *walk, int fd, const char *path, bool keep_sockets,
                            struct atoll_walk_sum *sum)
 {
     DIR *dir = fdopendir(fd);
@@ -87,6 +96,10 @@ static int count_directory(struct atoll_walk *walk, int fd, const char *path,
             continue;
         if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             r = -errno;
+        if (r == 0 && S_ISSOCK(st.st_mode) && !keep_sockets) {
+            r = atoll_walk_remove(dirfd(dir), entry->d_name);
+            continue;
+        }
         sum->files++;
         if (r == 0 && S_ISREG(st.st_mode))
             sum->bytes += atoll_walk_share(&st);
@@ -99,7 +112,7 @@ static int count_directory(struct atoll_walk *walk, int fd, const char *path,
     return r;
 }
 
-int atoll_walk_count(int top, struct atoll_walk_sum *ret)
+static int walk_all(int top, bool keep_sockets, struct atoll_walk_sum *ret)
 {
     struct atoll_walk walk = {0};
     char path[ATOLL_WALK_PATH];
@@ -109,8 +122,18 @@ int atoll_walk_count(int top, struct atoll_walk_sum *ret)
     while (r == 0 && atoll_walk_pop(&walk, path)) {
         int fd = atoll_paths_open(top, *path ? path : ".", O_RDONLY | O_DIRECTORY);
 
-        r = fd < 0 ? fd : count_directory(&walk, fd, path, ret);
+        r = fd < 0 ? fd : count_directory(&walk, fd, path, keep_sockets, ret);
     }
     atoll_walk_done(&walk);
     return r;
+}
+
+int atoll_walk_count(int top, struct atoll_walk_sum *ret)
+{
+    return walk_all(top, true, ret);
+}
+
+int atoll_walk_remove_sockets(int top, struct atoll_walk_sum *ret)
+{
+    return walk_all(top, false, ret);
 }

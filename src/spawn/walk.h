@@ -28,6 +28,10 @@ struct atoll_walk_sum {
     uint64_t bytes, files;
 };
 int atoll_walk_count(int top, struct atoll_walk_sum *ret) ATOLL_MUST_CHECK;
+/* The same of what is left without its sockets. */
+int atoll_walk_remove_sockets(int top, struct atoll_walk_sum *ret) ATOLL_MUST_CHECK;
+/* Removes an entry of a directory, which keeps its times. Success if it does not exist. */
+int atoll_walk_remove(int dir, const char *name) ATOLL_MUST_CHECK;
 
 struct stat;
 /* The bytes that a regular file takes, without its holes. */

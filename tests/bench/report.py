@@ -168,6 +168,16 @@ def template_lines(scale: dict) -> list:
         u = scale["unpack"]
         lines.append(f"unpack {u['bytes'] >> 20} MiB              large files "
                      f"{u['large_mb_per_second']:.0f} MB/s, many files {u['small_mb_per_second']:.0f} MB/s")
+    if "state" in scale:
+        s = scale["state"]
+        lines.append(f"cp -a of 100 MB, 5,000 files    {s['copy_ms']:.0f} ms")
+        for kind in ("cow", "memory", "image"):
+            k = s[kind]
+            lines.append(f"snapshot of it, {kind:<15} {k['snapshot_ms']:.0f} ms: frozen {k['frozen_ms']:.1f} ms, before "
+                         f"{k['flush_ms']:.0f} ms; after 1 MB more {k['again_ms']:.0f} ms, frozen "
+                         f"{k['again_frozen_ms']:.1f} ms")
+            lines.append(f"  create {k['create_ms']:.2f} ms, from it {k['create_of_it_ratio']:.2f} times; {k['forks']} forks "
+                         f"{k['fork_ms']:.0f} ms; with 1 MB changed in each {k['grown_bytes'] / (1 << 20):.0f} MiB more")
     if "shared" in scale:
         s = scale["shared"]
         lines.append(f"{s['templates']} templates on one        {s['bytes'] / 1e6:.1f} MB, it alone "

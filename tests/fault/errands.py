@@ -53,9 +53,22 @@ def create(walk, client, _):
 @errand()
 def create_large(walk, client, _):
     """Its disk is an image, and its root is read-only."""
-    made = client.create(limits={"memoryMB": 64, "diskMB": 64}, readOnly=True)
+    made = client.create(limits={"memoryMB": 64, "diskMB": 64, "ioMbps": 1000}, readOnly=True)
     client.run(made, "echo x > file")
     client.delete(f"/api/sandboxes/{made}")
+
+
+@errand()
+def snapshot_in_pool(walk, client, _):
+    """Its disk is in the disk pool, and so is the snapshot, with those that are made from it."""
+    made = client.create(limits={"memoryMB": 64, "diskMB": 64})
+    client.run(made, "echo x > file")
+    client.post(f"/api/sandboxes/{made}/snapshots", {"name": "pooled"})
+    other = client.create(template="pooled")
+    assert client.run(other, "cat file") == "x\n"
+    client.delete(f"/api/sandboxes/{other}")
+    client.delete(f"/api/sandboxes/{made}")
+    client.delete("/api/snapshots/pooled")
 
 
 @errand()

@@ -14,7 +14,7 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
-from daemons import (BUILD, Daemon, alive, cgroups, descendants, freezer_state, process_files,
+from daemons import (BUILD, Daemon, alive, cgroups, descendants, freezer_state, in_pool, process_files,
                      start_time, wait_until)
 from faults import Board, compiled_in
 from rest import Rest
@@ -324,6 +324,7 @@ class Walk:
         left = [f"{folder}/{name}" for folder in ("sandboxes", "disks", "journal", "artifacts",
                                                   "layers", "templates", "fake")
                 for name in self.files(folder) if name.partition(".")[0] not in waiting]
+        left += [f"disk pool {name}" for name in in_pool(self.daemon.state) if name.partition("-")[2] not in waiting]
         left += [f"image {name}" for name in self.files("images") if not name.endswith(".img")]
         left += [f"cgroup {path}" for path in self.own_cgroups() if path.name not in waiting]
         left += [f"agent of {box}" for box in self.agents() - waiting]

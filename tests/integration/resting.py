@@ -1,7 +1,6 @@
 """What the tests of paused and stopped sandboxes share: a daemon to be killed, and a look at the host."""
 
 import contextlib
-import os
 import time
 from pathlib import Path
 
@@ -90,13 +89,5 @@ def leftovers(daemon, box_id):
     left += [str(path) for path in daemons.below(daemon.state) if path.name.startswith(box_id)
              and path.parent.name != "ended"]
     left += loop_devices(box_id)
-    left += [f"pool/{name}" for name in in_pool(daemon) if box_id in name]
+    left += [f"pool/{name}" for name in daemons.in_pool(daemon.state) if box_id in name]
     return left
-
-
-def in_pool(daemon):
-    """What the disk pool has, which is mounted for atoll-spawn and its sandboxes only."""
-    spawn = daemons.spawn_of(daemon.state)
-    with contextlib.suppress(OSError):
-        return os.listdir(f"/proc/{spawn}/root/state/pool")
-    return []

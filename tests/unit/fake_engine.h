@@ -1466,7 +1466,7 @@ void atoll_build_drop(struct atoll_build *build)
 static inline void call_snapshot(struct fake_later *l)
 {
     const struct atoll_template_view view = fake_template("made", ATOLL_TEMPLATE_ROOTFS);
-    const struct atoll_snapshot_facts facts = {4096, 1, 250};
+    const struct atoll_snapshot_facts facts = {4096, 1, 250, 0};
 
     ((atoll_snapshot_fn *)l->fn)(l->arg, l->failed ? NULL : &view, &facts, fake_error(l));
 }

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <grp.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include "agent_client.h"
@@ -26,8 +27,15 @@ static inline uint32_t owner(const struct fixture *f)
 static inline const char *path_of(const struct fixture *f, const char *layer, const char *path)
 {
     static char out[400];
+    struct ucred spawn = {0};
+    socklen_t len = sizeof(spawn);
 
-    (void)snprintf(out, sizeof(out), "%s/layers/%s/%s", f->state, layer, path);
+    /* As atoll-spawn sees it: the disk pool is mounted for it only. */
+    if (!f->rootless && getsockopt(f->channel.fd, SOL_SOCKET, SO_PEERCRED, &spawn, &len) == 0)
+        (void)snprintf(out, sizeof(out), "/proc/%d/root/state/layers/%s/%s", (int)spawn.pid, layer,
+                       path);
+    else
+        (void)snprintf(out, sizeof(out), "%s/layers/%s/%s", f->state, layer, path);
     return out;
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include "base/fd.h"
 #include "proto/spawn_proto.h"
+#include "provider/pool_image.h"
 #include "provider/spawn_client.h"
 #include "sandbox/host_template.h"
 #include "sandbox/seccomp.h"
@@ -86,6 +87,8 @@ static inline int try_setup(struct fixture *f, const char *build, int *ret_fd,
     (void)snprintf(f->state, sizeof(f->state), "/tmp/atoll-steps-XXXXXX");
     assert_non_null(mkdtemp(f->state));
     assert_int_equal(atoll_host_template_make(f->state, build, err), 0);
+    if (geteuid() == 0 && atoll_pool_image_make(f->state, err) < 0)
+        print_message("no disk pool: %s\n", err->text);
     (void)snprintf(program, sizeof(program), "%s/atoll-spawn", build);
     return atoll_spawn_connect(f->state, program, ret_fd, &f->info, err);
 }

@@ -228,6 +228,26 @@ static struct atoll_spec on_an_image(struct fixture *f, bool persistent)
     return spec;
 }
 
+static struct atoll_spec in_the_pool(struct fixture *f, bool persistent)
+{
+    struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_NONE, NULL);
+
+    if (!f->info.pool) {
+        print_message("this host has no disk pool\n");
+        skip();
+    }
+    spec.limits.disk_bytes = UINT64_C(200) << 20;
+    spec.persistent = persistent;
+    spec.cow_disk = true;
+    return spec;
+}
+
+static void of_a_disk_in_the_pool(void **state)
+{
+    struct fixture *f = need(state);
+    a_snapshot_on_the_host_template(f, in_the_pool(f, false));
+}
+
 static void of_an_image(void **state)
 {
     struct fixture *f = need(state);
@@ -235,10 +255,8 @@ static void of_an_image(void **state)
 }
 
 /* Also while it is stopped: the disk is mounted for the copying only. */
-static void of_a_kept_disk(void **state)
+static void of_a_kept_disk(struct fixture *f, struct atoll_spec spec)
 {
-    struct fixture *f = need(state);
-    struct atoll_spec spec = on_an_image(f, true);
     struct atoll_sm_remove stop = {.id = spec.id, .keep_disk = 1};
     struct answer a;
     struct box b;
@@ -258,6 +276,18 @@ static void of_a_kept_disk(void **state)
     close_box(f, &b);
     drop_layer(f, SNAP);
     assert_int_equal(take(f, &spec, SNAP).error.kind, ATOLL_ERR_NOT_FOUND);
+}
+
+static void of_a_kept_image(void **state)
+{
+    struct fixture *f = need(state);
+    of_a_kept_disk(f, on_an_image(f, true));
+}
+
+static void of_a_kept_disk_in_the_pool(void **state)
+{
+    struct fixture *f = need(state);
+    of_a_kept_disk(f, in_the_pool(f, true));
 }
 
 /* On a stack without the host template. */
@@ -386,6 +416,13 @@ static void is_of_one_moment_on_an_image(void **state)
 {
     struct fixture *f = need(state);
     struct atoll_spec spec = on_an_image(f, false);
+    is_of_one_moment(f, &spec);
+}
+
+static void is_of_one_moment_in_the_pool(void **state)
+{
+    struct fixture *f = need(state);
+    struct atoll_spec spec = in_the_pool(f, false);
     is_of_one_moment(f, &spec);
 }
 
@@ -664,10 +701,13 @@ int main(void)
         cmocka_unit_test(of_a_disk_in_memory),
         cmocka_unit_test(of_a_stack),
         cmocka_unit_test(of_an_image),
-        cmocka_unit_test(of_a_kept_disk),
+        cmocka_unit_test(of_a_kept_image),
+        cmocka_unit_test(of_a_disk_in_the_pool),
+        cmocka_unit_test(of_a_kept_disk_in_the_pool),
         cmocka_unit_test(of_an_image_of_layers),
         cmocka_unit_test(is_of_one_moment_in_memory),
         cmocka_unit_test(is_of_one_moment_on_an_image),
+        cmocka_unit_test(is_of_one_moment_in_the_pool),
         cmocka_unit_test(a_paused_sandbox_stays_paused),
         cmocka_unit_test(a_removal_ends_it),
         cmocka_unit_test(a_lost_daemon_ends_it),

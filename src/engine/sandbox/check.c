@@ -1,4 +1,6 @@
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include "engine/engine_internal.h"
 
 struct check {
@@ -15,6 +17,17 @@ static void provider_answered(void *arg, const char *detail, const struct atoll_
     free(check);
 }
 
+/* It is sparse: its size is what it may grow to. */
+static void view_pool(const struct atoll_engine *engine, struct atoll_disk_view *ret)
+{
+    struct stat st;
+
+    if (fstatat(engine->state_fd, "pool.img", &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return;
+    ret->pool_bytes = (uint64_t)st.st_blocks * 512;
+    ret->pool_max_bytes = (uint64_t)st.st_size;
+}
+
 void atoll_engine_disk(const struct atoll_engine *engine, struct atoll_disk_view *ret)
 {
     *ret = (struct atoll_disk_view){.free_bytes = atoll_room_free(engine->state_fd)};
@@ -22,6 +35,7 @@ void atoll_engine_disk(const struct atoll_engine *engine, struct atoll_disk_view
     atoll_artifacts_sizes(engine->artifacts, &ret->artifact_bytes, &ret->artifact_max_bytes);
     atoll_ended_sum(engine, ret);
     atoll_ended_output_view(engine, ret);
+    view_pool(engine, ret);
     atoll_store_sizes(engine->config.store, &ret->store_bytes, &ret->log_bytes);
 }
 

@@ -169,7 +169,8 @@ static void on_layer(void *arg, const struct atoll_provider_layer *made,
     if (!error && keep_layer(c, made, &v, &err) < 0)
         error = &err;
     if (made)
-        facts = (struct atoll_snapshot_facts){made->bytes, made->files, made->frozen_us};
+        facts = (struct atoll_snapshot_facts){made->bytes, made->files, made->frozen_us,
+                                              made->flush_us};
     end(c, v, made ? &facts : NULL, error);
 }
 

@@ -16,6 +16,7 @@
 struct atoll_snapshot_facts {
     uint64_t bytes, files; /* of the new layer */
     uint64_t frozen_us;    /* how long its processes stood still */
+    uint64_t flush_us;     /* what was done before that, while they ran */
 };
 typedef void atoll_snapshot_fn(void *arg, const struct atoll_template_view *view,
                                const struct atoll_snapshot_facts *facts,

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdio.h>
 #include "base/memory.h"
 #include "provider/native/native_internal.h"
 
@@ -10,6 +11,7 @@ struct making {
     struct atoll_native *n;
     atoll_provider_layer_fn *done; /* NULL: told */
     void *arg;
+    char layer[ATOLL_LAYER_NAME_MAX + 1];
     struct atoll_timer silence;
 };
 
@@ -20,6 +22,12 @@ static void too_late(void *arg)
 
     (void)atoll_native_silent(&err, ATOLL_NATIVE_LAYER_MS);
     ATOLL_TAKE_PTR(m->done)(m->arg, NULL, &err);
+}
+
+static void on_dropped(void *arg, const struct atoll_error *error)
+{
+    (void)arg;
+    (void)error; /* the next daemon finds a layer that no version names, and drops it */
 }
 
 static void on_made(void *arg, const struct atoll_reply *answer)
@@ -36,22 +44,28 @@ static void on_made(void *arg, const struct atoll_reply *answer)
                              &err) < 0)
             error = &err;
         else
-            made = (struct atoll_provider_layer){msg.bytes, msg.files, msg.frozen_us};
+            made = (struct atoll_provider_layer){.bytes = msg.bytes,
+                                                 .files = msg.files,
+                                                 .frozen_us = msg.frozen_us,
+                                                 .flush_us = msg.flush_us};
     }
     atoll_timer_cancel(&m->silence);
     if (m->done)
         m->done(m->arg, error ? NULL : &made, error);
+    else if (!error) /* too late: no version names it */
+        atoll_native_drop_layer(&m->n->base, m->layer, on_dropped, NULL);
     free(m);
 }
 
 static void ask(struct atoll_native *n, uint16_t type, const struct atoll_msg_desc *desc,
-                const void *msg, atoll_provider_layer_fn *done, void *arg)
+                const void *msg, const char *layer, atoll_provider_layer_fn *done, void *arg)
 {
     struct making *m = atoll_alloc(sizeof(*m));
     struct atoll_error err;
     int r;
 
     *m = (struct making){.n = n, .done = done, .arg = arg};
+    (void)snprintf(m->layer, sizeof(m->layer), "%s", layer);
     r = n->rpc ? atoll_rpc_ask(n->rpc, type, desc, msg, on_made, m, &err)
                : atoll_native_absent(n, &err);
     if (r < 0) {
@@ -67,7 +81,7 @@ void atoll_native_keep_layer(struct atoll_provider *p, const struct atoll_spec *
                              void *arg)
 {
     struct atoll_sm_commit msg = {spec->id, path, layer};
-    ask(atoll_native_of(p), ATOLL_SPAWN_COMMIT, &atoll_sm_commit_desc, &msg, done, arg);
+    ask(atoll_native_of(p), ATOLL_SPAWN_COMMIT, &atoll_sm_commit_desc, &msg, layer, done, arg);
 }
 
 void atoll_native_snapshot_layer(struct atoll_provider *p, const struct atoll_spec *spec,
@@ -84,5 +98,5 @@ void atoll_native_snapshot_layer(struct atoll_provider *p, const struct atoll_sp
             !n->plan_host.root || (spec->template_kind == ATOLL_TEMPLATE_ROOTFS && !*spec->layer),
     };
 
-    ask(n, ATOLL_SPAWN_SNAPSHOT, &atoll_sm_snapshot_desc, &msg, done, arg);
+    ask(n, ATOLL_SPAWN_SNAPSHOT, &atoll_sm_snapshot_desc, &msg, layer, done, arg);
 }

@@ -230,8 +230,8 @@ static void set_limits(struct atoll_provider *p, const struct atoll_spec *spec,
     ask_plain(atoll_native_of(p), ATOLL_SPAWN_LIMIT, &atoll_sm_limit_desc, &msg, "", done, arg);
 }
 
-static void drop_layer(struct atoll_provider *p, const char *layer, atoll_provider_done_fn *done,
-                       void *arg)
+void atoll_native_drop_layer(struct atoll_provider *p, const char *layer,
+                             atoll_provider_done_fn *done, void *arg)
 {
     const struct atoll_plan_host *host = &atoll_native_of(p)->plan_host;
     struct atoll_sm_ref ref = {layer, host->subuid, host->subgid,
@@ -334,7 +334,7 @@ static const struct atoll_provider_ops ops = {
     .stats = stats,
     .keep_layer = atoll_native_keep_layer,
     .snapshot_layer = atoll_native_snapshot_layer,
-    .drop_layer = drop_layer,
+    .drop_layer = atoll_native_drop_layer,
     .list_volumes = atoll_native_list_volumes,
     .drop_volume = drop_volume,
     .health = atoll_native_health,
@@ -376,7 +376,7 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
         r = atoll_host_template_make(config->state_dir, config->program_dir, err);
     if (r == 0)
         r = atoll_seccomp_build(&n->seccomp, err);
-    if (r == 0 && config->disks != ATOLL_DISKS_PLAIN && caps.root && caps.loop)
+    if (r == 0 && config->disks != ATOLL_DISKS_PLAIN && caps.cow)
         make_pool(config);
     if (r == 0)
         r = atoll_native_connect_spawn(n, err);

@@ -108,6 +108,10 @@ void atoll_native_note_ids(const struct atoll_native *native);
 /* As in provider.h; RESOURCE_EXHAUSTED while there is no range for another sandbox. */
 void atoll_native_health(struct atoll_provider *p, atoll_provider_health_fn *done, void *arg);
 
+/* native.c: as in provider.h. */
+void atoll_native_drop_layer(struct atoll_provider *p, const char *layer,
+                             atoll_provider_done_fn *done, void *arg);
+
 /* layers.c: as in provider.h. */
 void atoll_native_keep_layer(struct atoll_provider *p, const struct atoll_spec *spec,
                              const char *path, const char *layer, atoll_provider_layer_fn *done,

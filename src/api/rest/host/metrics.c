@@ -94,6 +94,8 @@ static void gather_disk(const struct atoll_engine *engine)
     set_kept("ended", disk.ended_bytes, disk.ended_max_bytes);
     set_kept("ended output", disk.ended_output_bytes, disk.ended_output_max_bytes);
     atoll_metric_set(ATOLL_METRIC_ENDED_KEPT, ATOLL_NO_LABELS, (double)disk.ended_count);
+    if (disk.pool_max_bytes > 0)
+        set_kept("disk pool", disk.pool_bytes, disk.pool_max_bytes);
     if (disk.free_bytes != UINT64_MAX)
         atoll_metric_set(ATOLL_METRIC_DISK_FREE, ATOLL_NO_LABELS, (double)disk.free_bytes);
 }

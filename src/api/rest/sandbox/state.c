@@ -40,6 +40,7 @@ static void snapshot_made(void *arg, const struct atoll_template_view *view,
         atoll_json_u64(&out, "bytes", facts->bytes);
         atoll_json_u64(&out, "files", facts->files);
         atoll_json_double(&out, "frozen_ms", (double)facts->frozen_us / 1000, 3);
+        atoll_json_double(&out, "flush_ms", (double)facts->flush_us / 1000, 3);
         atoll_json_close(&out, '}');
     }
     atoll_json_close(&out, '}');

@@ -1,0 +1,117 @@
+"""Snapshots and forks on each kind of disk: in the copy-on-write pool, in memory, and an image."""
+
+import os
+import statistics
+import subprocess
+import time
+
+import atoll
+import helpers
+from network import Api
+
+FILES, BYTES = 5000, 100 << 20
+CHANGED = 1 << 20
+# By kind: which disks the daemon makes, and a size at which they are of that kind.
+KINDS = {
+    "cow": ("cow", {"memoryMB": 512, "diskMB": 1024}),
+    "memory": ("plain", {"memoryMB": 1024, "diskMB": 512}),
+    "image": ("plain", {"memoryMB": 512, "diskMB": 1024}),
+}
+TREE = (f"import os\nos.makedirs('/home/user/t', exist_ok=True)\n"
+        f"for i in range({FILES}):\n"
+        f" d = f'/home/user/t/{{i % 50}}'; os.makedirs(d, exist_ok=True)\n"
+        f" open(f'{{d}}/{{i}}', 'wb').write(os.urandom({BYTES // FILES}))\n")
+
+
+class Place:
+    """A daemon, and sandboxes of one kind of disk."""
+
+    def __init__(self, fleet, kind: str):
+        disks, self.limits = KINDS[kind]
+        self.directory = fleet.tmp / f"state-{kind}"
+        daemon = atoll.Daemon(self.directory, "--disks", disks, "--tenant-sandboxes", "1000", "--tenant-disk", "10T",
+                              "--tenant-memory", "10T", "--tenant-cpus", "10000")
+        fleet.stack.callback(daemon.stop)
+        self.api = Api(daemon.socket)
+        self.api.http.timeout = 600
+
+    def create(self, **fields) -> str:
+        return self.api.call("POST", "/api/sandboxes", {"limits": self.limits, **fields})["id"]
+
+    def run(self, sandbox: str, *command: str) -> None:
+        self.api.call("POST", f"/api/sandboxes/{sandbox}/execs?wait=true", {"cmd": command})
+
+    def create_ms(self, **fields) -> float:
+        start = time.perf_counter()
+        sandbox = self.create(**fields)
+        took = (time.perf_counter() - start) * 1e3
+        self.api.destroy(sandbox)
+        return took
+
+    def snapshot(self, sandbox: str, name: str) -> dict:
+        start = time.perf_counter()
+        made = self.api.call("POST", f"/api/sandboxes/{sandbox}/snapshots", {"name": name})["made"]
+        return {**made, "ms": (time.perf_counter() - start) * 1e3}
+
+    def fork(self, sandbox: str, count: int):
+        start = time.perf_counter()
+        made = self.api.call("POST", f"/api/sandboxes/{sandbox}/fork", {"count": count})["sandboxes"]
+        return [one["id"] for one in made], (time.perf_counter() - start) * 1e3
+
+    def taken(self) -> int:
+        """Bytes of the host's disk."""
+        os.sync()
+        return sum(path.lstat().st_blocks * 512 for path in (self.directory / "state").rglob("*"))
+
+
+def measure_copy(fleet) -> float:
+    """cp -a of the same tree on the disk of the host."""
+    tree, copy = fleet.tmp / "tree", fleet.tmp / "copy"
+    noise = os.urandom(1 << 20)
+    for i in range(FILES):
+        path = tree / f"{i % 50}" / f"{i}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(noise[i:][:BYTES // FILES])
+    os.sync()
+    start = time.perf_counter()
+    subprocess.run([helpers.need_tool("cp"), "-a", tree, copy], check=True)
+    took = (time.perf_counter() - start) * 1e3
+    helpers.remove_tree(tree)
+    helpers.remove_tree(copy)
+    return took
+
+
+def measure_one(place: Place, rounds: int, forks: int) -> dict:
+    box = place.create()
+    place.run(box, "python3", "-c", TREE)
+    first = place.snapshot(box, "first")
+    again = []
+    for number in range(rounds):
+        place.run(box, "sh", "-c", f"head -c 1M /dev/urandom > /home/user/t/{number}")
+        again.append(place.snapshot(box, "again"))
+    plain, of_it = [], []
+    for _ in range(rounds * 10):
+        plain.append(place.create_ms())
+        of_it.append(place.create_ms(template="first"))
+    before = place.taken()
+    made, fork_ms = place.fork(box, forks)
+    for one in made:
+        place.run(one, "sh", "-c", f"head -c {CHANGED} /dev/urandom > /home/user/changed; sync /home/user/changed")
+    grown = place.taken() - before
+    for one in [*made, box]:
+        place.api.destroy(one)
+    create = statistics.median(plain)
+    return {"frozen_ms": first["frozen_ms"], "flush_ms": first["flush_ms"], "snapshot_ms": first["ms"],
+            "again_frozen_ms": statistics.median(one["frozen_ms"] for one in again),
+            "again_ms": statistics.median(one["ms"] for one in again),
+            "create_ms": create, "create_of_it_ratio": statistics.median(of_it) / create,
+            "forks": forks, "fork_ms": fork_ms, "fork_ratio": fork_ms / forks / create,
+            "changed_bytes": forks * CHANGED, "grown_bytes": grown}
+
+
+def measure_state(fleet, rounds: int, forks: int) -> dict:
+    """A snapshot of 100 MB in 5,000 files, creates and forks of it, and what forks take that change 1 MB each."""
+    result = {"copy_ms": measure_copy(fleet)}
+    for kind in KINDS:
+        result[kind] = measure_one(Place(fleet, kind), rounds, forks)
+    return result
