@@ -61,6 +61,7 @@ static const struct {
 /* Paths below the host's /etc that programs in /usr need. Missing ones are skipped. */
 static const char *const copied[] = {
     "ld.so.cache",
+    "login.defs",
     "ld.so.conf",
     "ld.so.conf.d",
     "alternatives",

@@ -139,6 +139,9 @@ def test_snapshots_and_forks(rest):
     assert error_of(rest.delete(f"{V2}/snapshots/{snapshot['id']}")) == (400, "snapshot_in_use")
     assert rest.get(f"{V2}/snapshots/{snapshot['id']}").json["snapshot"]["id"] == snapshot["id"]
     assert rest.delete(f"{V2}/snapshots/{second['id']}").json["snapshot"]["status"] == "deleted"
+    listed = rest.get(f"{V2}/snapshots?name=source").json["snapshots"]
+    assert {s["id"]: s["status"] for s in listed} == {second["id"]: "deleted", snapshot["id"]: "created"}
+    assert rest.get(f"{V2}/snapshots/{second['id']}").json["snapshot"]["status"] == "deleted"
     assert error_of(rest.get(f"{V2}/source?resume=true")) == (410, "snapshot_not_found")
     assert error_of(rest.post(V2, {"source": {"type": "snapshot", "snapshotId": second["id"]}})) == (
         410, "snapshot_not_found")

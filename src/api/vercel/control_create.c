@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/kit/network_mode.h"
+#include "base/rand.h"
 #include "base/text.h"
 #include "engine/json_memory.h"
 
@@ -16,6 +17,7 @@
 #define DISK_BYTES (10240 * MIB)
 #define PROCESSES 4096
 #define HOST_TEMPLATE "host"
+#define NAME_RANDOM 16
 
 /* Runtimes, with the template of each; the host's programs serve where that is not built. The first
  * one is the default. */
@@ -287,6 +289,27 @@ static int take_facts(const struct atoll_api_call *call, const struct atoll_verc
 
 /* Options. */
 
+/* A sandbox has a name that it can be created with again, so not its id. */
+static int choose_name(struct atoll_vercel_create *q, struct atoll_body *body, bool v1,
+                       struct atoll_options *o, struct atoll_error *err)
+{
+    char random[NAME_RANDOM + 1];
+    char *name;
+
+    if (q->name && *q->name) {
+        o->name = q->name;
+        return atoll_name_check(q->name, err);
+    }
+    if (v1)
+        return 0;
+    atoll_rand_id(random, NAME_RANDOM);
+    if (asprintf(&name, "sandbox-%s", random) < 0)
+        return atoll_fields_no_memory(err);
+    atoll_body_take(body, name);
+    o->name = name;
+    return 0;
+}
+
 static int choose_network(const struct atoll_api_call *call, struct atoll_vercel_create *q,
                           struct atoll_body *body, struct atoll_options *o, struct atoll_error *err)
 {
@@ -323,16 +346,15 @@ int atoll_vercel_prepare(const struct atoll_api_call *call, struct atoll_vercel_
     q->keeps_files = !v1 && !json_is_false(q->persistent);
     if (r == 0)
         r = atoll_vercel_timeout_check(q->timeout, "timeout", &q->timeout_ms, err);
-    if (r == 0 && q->name && *q->name)
-        r = atoll_name_check(q->name, err);
     if (r < 0)
         return r;
     *o = (struct atoll_options){.env = q->env,
                                 .owner = call->caller.tenant,
-                                .name = q->name && *q->name ? q->name : NULL,
                                 .workdir = ATOLL_VERCEL_CWD,
                                 .lifetime = {.persistent = !v1}};
-    r = choose_root(call, q, body, o, err);
+    r = choose_name(q, body, v1, o, err);
+    if (r == 0)
+        r = choose_root(call, q, body, o, err);
     if (r == 0)
         r = take_limits(q, &o->limits, err);
     if (r == 0)

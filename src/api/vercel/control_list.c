@@ -29,30 +29,29 @@ static bool has_tags(const struct atoll_api_call *call, const struct atoll_sandb
     return all;
 }
 
-/* Calls fn for the sandboxes of the tenant that this facade made. */
-static void each_box(struct atoll_vercel_list *list,
-                     void (*fn)(struct atoll_vercel_list *list, const struct atoll_vercel_box *box))
+void atoll_vercel_each_box(const struct atoll_api_call *call,
+                           void (*fn)(void *arg, const struct atoll_vercel_box *box), void *arg)
 {
-    struct atoll_engine *engine = list->call->engine;
-    const char *tenant = atoll_api_list_tenant(list->call);
+    const char *tenant = atoll_api_list_tenant(call);
     struct atoll_sandbox_view v = {.created_unix_ms = INT64_MIN, .id = ""};
     struct atoll_sandbox *sandbox;
     struct atoll_vercel_box box;
 
-    while ((sandbox = atoll_engine_after(engine, tenant, v.created_unix_ms, v.id))) {
+    while ((sandbox = atoll_engine_after(call->engine, tenant, v.created_unix_ms, v.id))) {
         atoll_sandbox_get(sandbox, &v);
-        if (!atoll_vercel_box_get(engine, v.id, &box))
+        if (!atoll_vercel_box_get(call->engine, v.id, &box))
             continue;
         if (atoll_vercel_box_is_ours(&box))
-            fn(list, &box);
+            fn(arg, &box);
         atoll_vercel_box_done(&box);
     }
 }
 
 /* Sandboxes. */
 
-static void add_sandbox(struct atoll_vercel_list *list, const struct atoll_vercel_box *box)
+static void add_sandbox(void *arg, const struct atoll_vercel_box *box)
 {
+    struct atoll_vercel_list *list = arg;
     const char *sort = atoll_http_query(list->call->req, "sortBy");
     const char *prefix = atoll_http_query(list->call->req, "namePrefix");
     const struct atoll_sandbox_view *v = &box->view;
@@ -98,14 +97,15 @@ void atoll_vercel_sandbox_list(struct atoll_api_call *call, const uint8_t *body 
         atoll_api_fail(call, &error);
         return;
     }
-    each_box(&list, add_sandbox);
+    atoll_vercel_each_box(call, add_sandbox, &list);
     atoll_vercel_list_reply(&list, "sandboxes", view_sandbox);
 }
 
 /* Sessions. */
 
-static void add_sessions(struct atoll_vercel_list *list, const struct atoll_vercel_box *box)
+static void add_sessions(void *arg, const struct atoll_vercel_box *box)
 {
+    struct atoll_vercel_list *list = arg;
     const char *name = atoll_http_query(list->call->req, "name");
     const json_t *records = json_object_get(box->facts, "sessions");
     size_t i;
@@ -147,6 +147,6 @@ void atoll_vercel_session_list(struct atoll_api_call *call, const uint8_t *body 
         atoll_api_fail(call, &error);
         return;
     }
-    each_box(&list, add_sessions);
+    atoll_vercel_each_box(call, add_sessions, &list);
     atoll_vercel_list_reply(&list, "sessions", view_session);
 }

@@ -12,6 +12,7 @@
 
 #define TREE_LIMIT 20
 #define TREE_LIMIT_MAX 100
+#define DELETED_MAX 50 /* that a sandbox remembers */
 
 /* Making. */
 
@@ -53,12 +54,11 @@ struct gathered {
     struct atoll_vercel_list list;
     struct atoll_vercel_snapshot *items; /* owned; entries have indexes */
     size_t count, room;
-    bool failed;
+    const char *only; /* id of the sandbox whose deleted ones are gathered; NULL: of all */
 };
 
-static void gather(void *arg, const struct atoll_template_view *view)
+static struct atoll_vercel_snapshot *add_room(struct gathered *g)
 {
-    struct gathered *g = arg;
     struct atoll_vercel_snapshot *more;
     size_t room = g->room ? g->room * 2 : 32;
 
@@ -69,7 +69,71 @@ static void gather(void *arg, const struct atoll_template_view *view)
         g->items = more;
         g->room = room;
     }
-    atoll_vercel_snapshot_of(view, &g->items[g->count++]);
+    return &g->items[g->count++];
+}
+
+static void gather(void *arg, const struct atoll_template_view *view)
+{
+    atoll_vercel_snapshot_of(view, add_room(arg));
+}
+
+/* Deleted ones stay in lists as long as their sandbox: the facts of the sandbox have the newest of them. */
+
+static json_t *pack_deleted(const struct atoll_vercel_snapshot *s)
+{
+    return json_pack("{s:s,s:s,s:s,s:I,s:I,s:b}", "id", s->id, "parent", s->parent, "session",
+                     s->session, "createdAt", (json_int_t)s->created_unix_ms, "bytes",
+                     (json_int_t)s->bytes, "automatic", s->automatic);
+}
+
+static void keep_deleted(struct atoll_engine *engine, const struct atoll_vercel_snapshot *s)
+{
+    char id[ATOLL_ID_LEN + 1];
+    struct atoll_vercel_box box;
+    struct atoll_error error;
+    json_t *list;
+    int64_t number;
+
+    if (!atoll_vercel_sid_read(s->session, id, &number) || !atoll_vercel_box_get(engine, id, &box))
+        return;
+    list = json_object_get(box.facts, "deleted");
+    if (!list) {
+        list = json_array();
+        (void)json_object_set_new(box.facts, "deleted", list);
+    }
+    (void)json_array_append_new(list, pack_deleted(s));
+    if (json_array_size(list) > DELETED_MAX)
+        (void)json_array_remove(list, 0);
+    if (atoll_vercel_box_is_ours(&box) &&
+        atoll_vercel_facts_store(engine, id, box.facts, &error) < 0)
+        atoll_log(ATOLL_LOG_WARN, "deleted snapshot not listed", "sandbox", id, "error", error.text,
+                  NULL);
+    atoll_vercel_box_done(&box);
+}
+
+static void gather_deleted(void *arg, const struct atoll_vercel_box *box)
+{
+    struct gathered *g = arg;
+    const json_t *list = json_object_get(box->facts, "deleted");
+    size_t i;
+    json_t *item;
+
+    if (g->only && strcmp(g->only, box->view.id) != 0)
+        return;
+    json_array_foreach(list, i, item)
+    {
+        struct atoll_vercel_snapshot *s = add_room(g);
+        *s = (struct atoll_vercel_snapshot){
+            .created_unix_ms = atoll_vercel_fact_number(item, "createdAt", 1),
+            .bytes = (uint64_t)atoll_vercel_fact_number(item, "bytes", 0),
+            .automatic = atoll_vercel_fact_flag(item, "automatic"),
+            .deleted = true};
+        (void)snprintf(s->id, sizeof(s->id), "%.63s", atoll_vercel_fact_text(item, "id"));
+        (void)snprintf(s->parent, sizeof(s->parent), "%.63s",
+                       atoll_vercel_fact_text(item, "parent"));
+        (void)snprintf(s->session, sizeof(s->session), "%.64s",
+                       atoll_vercel_fact_text(item, "session"));
+    }
 }
 
 static bool is_over(const struct atoll_vercel_snapshot *s)
@@ -116,6 +180,9 @@ void atoll_vercel_snapshot_list(struct atoll_api_call *call, const uint8_t *body
     }
     if (known)
         atoll_snapshots_each(call->engine, call->caller.tenant, *id ? id : NULL, gather, &g);
+    g.only = *id ? id : NULL;
+    if (known)
+        atoll_vercel_each_box(call, gather_deleted, &g);
     for (size_t i = 0; i < g.count; i++) {
         struct atoll_vercel_entry e = {.created_unix_ms = g.items[i].created_unix_ms,
                                        .number = (int64_t)i};
@@ -128,6 +195,14 @@ void atoll_vercel_snapshot_list(struct atoll_api_call *call, const uint8_t *body
 }
 
 /* One snapshot. */
+
+static const struct atoll_vercel_snapshot *find(const struct gathered *g, const char *id)
+{
+    for (size_t i = 0; i < g->count; i++)
+        if (strcmp(g->items[i].id, id) == 0)
+            return &g->items[i];
+    return NULL;
+}
 
 static void refuse_missing(struct atoll_api_call *call, const char *id)
 {
@@ -149,15 +224,23 @@ static void reply(struct atoll_api_call *call, const struct atoll_vercel_snapsho
 void atoll_vercel_snapshot_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                size_t n ATOLL_UNUSED)
 {
+    const struct atoll_vercel_snapshot *gone;
     struct atoll_vercel_snapshot s;
     struct atoll_template_view t;
+    struct gathered g = {0};
 
-    if (!atoll_vercel_snapshot_find(call, call->params.template, &t)) {
-        refuse_missing(call, call->params.template);
+    if (atoll_vercel_snapshot_find(call, call->params.template, &t)) {
+        atoll_vercel_snapshot_of(&t, &s);
+        reply(call, &s);
         return;
     }
-    atoll_vercel_snapshot_of(&t, &s);
-    reply(call, &s);
+    atoll_vercel_each_box(call, gather_deleted, &g);
+    gone = find(&g, call->params.template);
+    if (gone)
+        reply(call, gone);
+    else
+        refuse_missing(call, call->params.template);
+    free(g.items);
 }
 
 /* Deleting. */
@@ -176,8 +259,10 @@ static void deleted(void *arg, const struct atoll_error *error)
         atoll_vercel_refuse(d->call, 400, "snapshot_in_use", "%s", error->text);
     else if (error)
         atoll_api_fail(d->call, error);
-    else
+    if (!error) {
+        keep_deleted(d->call->engine, &d->snapshot);
         reply(d->call, &d->snapshot);
+    }
     free(d);
 }
 
@@ -275,14 +360,6 @@ void atoll_vercel_snapshots_expire(struct atoll_engine *engine)
 }
 
 /* Ancestry. */
-
-static const struct atoll_vercel_snapshot *find(const struct gathered *g, const char *id)
-{
-    for (size_t i = 0; i < g->count; i++)
-        if (strcmp(g->items[i].id, id) == 0)
-            return &g->items[i];
-    return NULL;
-}
 
 static void view_node(struct atoll_json_out *out, const char *key, const struct gathered *g,
                       const struct atoll_vercel_snapshot *s)

@@ -100,6 +100,10 @@ void atoll_vercel_reply_session(struct atoll_api_call *call, const char *id, int
 int atoll_vercel_open_ports(const struct atoll_api *api, const struct atoll_vercel_box *box,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* control_list.c: calls fn for the sandboxes of the caller that this facade made, oldest first. */
+void atoll_vercel_each_box(const struct atoll_api_call *call,
+                           void (*fn)(void *arg, const struct atoll_vercel_box *box), void *arg);
+
 /* --- policy.c --- */
 
 /* A policy as requests have it, to the canonical one of the engine, malloced, and to the form of answers,

@@ -77,6 +77,18 @@ static const char *cwd_of(const struct atoll_sandbox_view *v)
 
 /* Sandboxes. */
 
+static void view_keep(struct atoll_json_out *out, const json_t *facts)
+{
+    json_t *keep = json_copy(json_object_get(facts, "keepLastSnapshots"));
+
+    if (json_is_object(keep)) {
+        if (!json_object_get(keep, "deleteEvicted"))
+            (void)json_object_set_new(keep, "deleteEvicted", json_true());
+        atoll_vercel_view_json(out, "keepLastSnapshots", keep);
+    }
+    json_decref(keep);
+}
+
 static void view_tags(struct atoll_json_out *out, const struct atoll_sandbox_view *v)
 {
     json_t *tags = atoll_json_load_own(v->options.metadata_json);
@@ -90,8 +102,8 @@ void atoll_vercel_view_sandbox(struct atoll_json_out *out, const char *key,
                                const struct atoll_vercel_box *box)
 {
     static const char *const members[] = {
-        "failoverRegions",    "runtime",           "image",  "networkPolicy", "currentSnapshotId",
-        "snapshotExpiration", "keepLastSnapshots", "mounts", "networkId",     "projectId"};
+        "failoverRegions",    "runtime", "image",     "networkPolicy", "currentSnapshotId",
+        "snapshotExpiration", "mounts",  "networkId", "projectId"};
     const struct atoll_sandbox_view *v = &box->view;
     int64_t updated = atoll_vercel_fact_number(box->facts, "updatedAt", v->created_unix_ms);
     char sid[ATOLL_VERCEL_SID_MAX];
@@ -112,6 +124,7 @@ void atoll_vercel_view_sandbox(struct atoll_json_out *out, const char *key,
                    atoll_vercel_fact_number(box->facts, "timeout", ATOLL_VERCEL_TIMEOUT_MS));
     atoll_json_text(out, "cwd", cwd_of(v));
     view_facts(out, box->facts, members, ATOLL_ARRAY_LEN(members));
+    view_keep(out, box->facts);
     view_tags(out, v);
     atoll_json_close(out, '}');
 }
