@@ -306,6 +306,10 @@ static const struct row {
         {"atoll_cache_bytes", GAUGE, {NULL}, NULL, "Size of the downloads that are kept."},
     [ATOLL_METRIC_CACHE_FILES] =
         {"atoll_cache_files", GAUGE, {NULL}, NULL, "Number of downloads that are kept."},
+    [ATOLL_METRIC_TASKS] =
+        {"atoll_tasks", GAUGE, {"state"}, NULL, "Tasks that have not ended, by state."},
+    [ATOLL_METRIC_TASKS_ENDED] =
+        {"atoll_tasks_total", COUNTER, {"result"}, NULL, "Tasks that ended, by result."},
     [ATOLL_METRIC_BUILDS] =
         {"atoll_builds_total", COUNTER, {"result"}, NULL, "Builds that ended, by result."},
     [ATOLL_METRIC_BUILD_STEPS] =

@@ -107,6 +107,7 @@ static void on_signal(void *arg, int signo)
     d->stopping = true;
     atoll_log(ATOLL_LOG_INFO, "stopping", "signal", sigabbrev_np(signo), NULL);
     atoll_api_drain(d->api);
+    atoll_tasks_drain(d->tasks);
     atoll_engine_shutdown(d->engine, all_gone, d);
 }
 

@@ -150,13 +150,10 @@ static int load_row(void *arg, const struct atoll_store_task *row, struct atoll_
     json_decref(facts);
     s->created_unix_ms = row->created_unix_ms;
     s->ended_unix_ms = row->ended_unix_ms;
-    for (size_t i = ATOLL_TASK_WAITING; i <= ATOLL_TASK_CANCELED; i++)
-        if (strcmp(row->state, atoll_task_state_name((enum atoll_task_state)i)) == 0)
-            s->state = (enum atoll_task_state)i;
     if (!s->request)
         s->request = json_object();
-    if (!json_is_array(s->members) || !json_is_object(s->memory) ||
-        atoll_map_put(&swarms->by_id, s->id, s) < 0) {
+    if (!atoll_task_state_by_name(row->state, &s->state) || !json_is_array(s->members) ||
+        !json_is_object(s->memory) || atoll_map_put(&swarms->by_id, s->id, s) < 0) {
         swarm_free(s);
         return atoll_fail_errno(err, EBADMSG, "a swarm in the store");
     }

@@ -38,6 +38,9 @@ void atoll_tasks_resume(struct atoll_tasks *tasks);
 /* Frees memory; sandboxes and commands keep running. */
 struct atoll_tasks *atoll_tasks_free(struct atoll_tasks *tasks);
 
+/* From now on no waiting task begins: the next daemon begins them. */
+void atoll_tasks_drain(struct atoll_tasks *tasks);
+
 #define ATOLL_TASKS_RUNNING_MAX 64  /* of one tenant; others wait */
 #define ATOLL_TASKS_WAITING_MAX 256 /* likewise; more are refused */
 #define ATOLL_TASKS_ENDED_MAX 1000  /* of one tenant, that are kept */
@@ -57,6 +60,10 @@ enum atoll_task_state {
     ATOLL_TASK_CANCELED,
 };
 const char *atoll_task_state_name(enum atoll_task_state state);
+/* False: there is no such state. */
+bool atoll_task_state_by_name(const char *name, enum atoll_task_state *ret);
+/* How many tasks of all tenants are in a state. */
+size_t atoll_tasks_count(struct atoll_tasks *tasks, enum atoll_task_state state);
 
 struct atoll_task_view {
     const char *id, *tenant;

@@ -44,8 +44,9 @@ struct atoll_task {
 
 struct atoll_tasks {
     struct atoll_tasks_config config;
-    struct atoll_map by_id;                   /* of struct atoll_task, owned */
-    struct atoll_list waiting;                /* by atoll_task.queue, oldest first */
+    struct atoll_map by_id;    /* of struct atoll_task, owned */
+    struct atoll_list waiting; /* by atoll_task.queue, oldest first */
+    bool draining;
     int dir_fd;                               /* of the logs */
     void (*ended)(void *arg, const char *id); /* or NULL */
     void *ended_arg;

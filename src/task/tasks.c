@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/metrics.h"
 #include "base/text.h"
 #include "engine/json_memory.h"
 #include "store/tasks.h"
@@ -119,7 +120,7 @@ static void task_free(struct atoll_task *task)
     free(task);
 }
 
-static bool find_state(const char *name, enum atoll_task_state *ret)
+bool atoll_task_state_by_name(const char *name, enum atoll_task_state *ret)
 {
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(state_names); i++)
         if (strcmp(state_names[i], name) == 0) {
@@ -147,7 +148,7 @@ static int load_row(void *arg, const struct atoll_store_task *row, struct atoll_
     /* Without its key the request cannot be read any more: the task cannot be continued. */
     if (!task->request)
         task->request = json_object();
-    if (!json_is_object(task->facts) || !find_state(row->state, &task->state) ||
+    if (!json_is_object(task->facts) || !atoll_task_state_by_name(row->state, &task->state) ||
         atoll_map_put(&tasks->by_id, task->id, task) < 0) {
         task_free(task);
         return atoll_fail_errno(err, EBADMSG, "a task in the store");
@@ -280,6 +281,16 @@ static size_t count(struct atoll_tasks *tasks, const char *tenant, enum atoll_ta
     return n;
 }
 
+size_t atoll_tasks_count(struct atoll_tasks *tasks, enum atoll_task_state state)
+{
+    const struct atoll_task *task;
+    size_t pos = 0, n = 0;
+
+    while ((task = atoll_map_next(&tasks->by_id, &pos)))
+        n += task->state == state;
+    return n;
+}
+
 /* --- life --- */
 
 static void save(struct atoll_task *task)
@@ -319,6 +330,8 @@ static void begin(struct atoll_task *task)
 /* Starts waiting tasks of tenants that have a place. */
 static void admit(struct atoll_tasks *tasks)
 {
+    if (tasks->draining)
+        return;
     ATOLL_LIST_FOREACH (&tasks->waiting, node) {
         struct atoll_task *task = ATOLL_CONTAINER_OF(node, struct atoll_task, queue);
         if (count(tasks, task->tenant, ATOLL_TASK_RUNNING, ATOLL_TASK_RUNNING, NULL) >=
@@ -328,6 +341,11 @@ static void admit(struct atoll_tasks *tasks)
         begin(task);
         return admit(tasks); /* the list may be another one now */
     }
+}
+
+void atoll_tasks_drain(struct atoll_tasks *tasks)
+{
+    tasks->draining = true;
 }
 
 void atoll_task_ended(struct atoll_task *task, const struct atoll_error *error)
@@ -340,6 +358,7 @@ void atoll_task_ended(struct atoll_task *task, const struct atoll_error *error)
                                                       : ATOLL_TASK_FAILED;
     task->error = error ? *error : (struct atoll_error){0};
     task->ended_unix_ms = atoll_clock_unix_ms();
+    atoll_metric_add(ATOLL_METRIC_TASKS_ENDED, ATOLL_LABELS(state_names[task->state]), 1);
     if (!error)
         task->at = atoll_task_step_count();
     save(task);
@@ -370,6 +389,8 @@ int atoll_tasks_start(struct atoll_tasks *tasks, const char *tenant, json_t *req
         r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
                        "%d tasks are waiting already; try again when some have ended",
                        ATOLL_TASKS_WAITING_MAX);
+    if (r < 0 && err->kind == ATOLL_ERR_RESOURCE_EXHAUSTED)
+        atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS("tasks"), 1);
     if (r < 0) {
         json_decref(request);
         return r;

@@ -11,6 +11,7 @@
 #include "api/preview.h"
 #include "api/rest/rest_internal.h"
 #include "engine/provider/providers.h"
+#include "task/task.h"
 
 #define TEXT_MAX ((size_t)4 * 1024 * 1024)
 
@@ -161,6 +162,14 @@ static double heap_bytes(void)
     return (double)info.uordblks + (double)info.hblkhd;
 }
 
+static void gather_tasks(struct atoll_tasks *tasks)
+{
+    for (size_t i = ATOLL_TASK_WAITING; tasks && i <= ATOLL_TASK_RUNNING; i++)
+        atoll_metric_set(ATOLL_METRIC_TASKS,
+                         ATOLL_LABELS(atoll_task_state_name((enum atoll_task_state)i)),
+                         (double)atoll_tasks_count(tasks, (enum atoll_task_state)i));
+}
+
 static void gather_process(void)
 {
     struct rlimit files = {0};
@@ -195,6 +204,7 @@ void atoll_rest_metrics(struct atoll_api_call *call, const uint8_t *body ATOLL_U
     gather_disk(call->engine);
     gather_templates(call->engine);
     gather_audit(call->api->config.audit);
+    gather_tasks(call->api->config.tasks);
     gather_process();
     atoll_buf_init(&text, TEXT_MAX);
     r = atoll_metrics_write(&text);

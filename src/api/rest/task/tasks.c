@@ -160,15 +160,19 @@ void atoll_rest_task_list(struct atoll_api_call *call, const uint8_t *body ATOLL
     struct atoll_buf buf;
     struct atoll_json_out out;
     uint64_t limit = LIST_MAX;
+    enum atoll_task_state wanted = ATOLL_TASK_WAITING;
     int r = atoll_api_query_u64(call, "limit", 1, ATOLL_TASKS_ENDED_MAX, &limit, &error);
 
+    if (r == 0 && state && !atoll_task_state_by_name(state, &wanted))
+        r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "state must be waiting, running, succeeded, failed or canceled");
     if (!atoll_api_reply_begin(call, r < 0 ? &error : NULL, &buf, &out))
         return;
     atoll_json_open(&out, NULL, '{');
     atoll_json_open(&out, "tasks", '[');
     while (limit > 0 && atoll_tasks_before(tasks_of(call), atoll_api_list_tenant(call),
                                            view.created_unix_ms, view.id, &view)) {
-        if (state && strcmp(state, atoll_task_state_name(view.state)) != 0)
+        if (state && view.state != wanted)
             continue;
         atoll_view_task(&out, NULL, call->engine, &view, false);
         limit--;

@@ -1,0 +1,118 @@
+/*
+ * Unit tests of src/task: names of branches, subjects of commits, command lines of agents and what is
+ * found in their output.
+ */
+#include <string.h>
+#include "task/task_internal.h"
+#include "test.h"
+
+static void branches_are_named_after_the_instruction(void **state)
+{
+    char name[ATOLL_TASK_BRANCH_MAX];
+
+    (void)state;
+    atoll_task_branch_name("Fix the login page!", "abcdefghij", name);
+    assert_string_equal(name, "atoll/fix-the-login-page-abcdef");
+    atoll_task_branch_name("../..//~^: \\ \x7f\n", "abcdefghij", name);
+    assert_string_equal(name, "atoll/abcdef");
+    atoll_task_branch_name("Änderung an äöü and a very long instruction that goes on and on",
+                           "abcdefghij", name);
+    assert_string_equal(name, "atoll/nderung-an-and-a-very-long-instruction-t-abcdef");
+}
+
+static void subjects_are_one_short_line(void **state)
+{
+    char subject[80];
+
+    (void)state;
+    atoll_task_subject("  \n Add a page\nwith details", subject);
+    assert_string_equal(subject, "Add a page");
+    atoll_task_subject("", subject);
+    assert_string_equal(subject, "Work of an agent");
+    atoll_task_subject("ääääääääääääääääääääääääääääääääääääääääääääääääääää", subject);
+    assert_int_equal(strlen(subject), 68 + strlen("…"));
+    assert_string_equal(subject + 68, "…");
+}
+
+static struct atoll_task *task_of(const char *request)
+{
+    static struct atoll_task task;
+
+    task = (struct atoll_task){.request = json_loads(request, 0, NULL), .facts = json_object()};
+    assert_non_null(task.request);
+    return &task;
+}
+
+static void task_done(struct atoll_task *task)
+{
+    json_decref(task->request);
+    json_decref(task->facts);
+}
+
+static void the_command_line_has_what_the_task_gives(void **state)
+{
+    json_t *agent = json_loads("{\"command\": [\"x\", \"-p\", \"{instruction}\", \"{other}\"],"
+                               " \"options\": {\"model\": [\"-m={model}\"], \"resume\": [\"-r\"]},"
+                               " \"last\": [\"--\"]}",
+                               0, NULL);
+    struct atoll_task *task = task_of("{\"instruction\": \"say {model}\", \"model\": \"m1\"}");
+    char **argv = atoll_task_agent_argv(task, agent);
+
+    (void)state;
+    assert_non_null(argv);
+    assert_string_equal(argv[2], "say {model}"); /* what a task gives is not looked at again */
+    assert_string_equal(argv[3], "{other}");
+    assert_string_equal(argv[4], "-m=m1");
+    assert_string_equal(argv[5], "--");
+    assert_null(argv[6]);
+    atoll_task_strings_free(argv);
+    task_done(task);
+    json_decref(agent);
+}
+
+static void say(struct atoll_task *task, const json_t *agent, const char *line)
+{
+    atoll_task_agent_line(task, agent, line, strlen(line));
+}
+
+static void lines_of_output_become_facts(void **state)
+{
+    json_t *agent = json_loads(
+        "{\"output\": [{\"match\": {\"type\": \"result\", \"ok\": true}, \"output\": \"a/0/text\","
+        " \"inputTokens\": \"usage/in\", \"costUsd\": \"cost\"},"
+        " {\"match\": {\"type\": \"error\"}, \"error\": \"message\"}]}",
+        0, NULL);
+    struct atoll_task *task = task_of("{}");
+    const json_t *usage;
+
+    (void)state;
+    say(task, agent, "not JSON");
+    say(task, agent, "{\"type\": \"result\", \"ok\": false, \"a\": [{\"text\": \"no\"}]}");
+    say(task, agent, "{\"type\": 7}");
+    say(task, agent,
+        "{\"type\": \"result\", \"ok\": true, \"a\": {\"0\": 3}, \"usage\": {\"in\": -4}}");
+    assert_string_equal(atoll_task_fact(task, "output"), "");
+    for (int i = 0; i < 2; i++)
+        say(task, agent,
+            "{\"type\": \"result\", \"ok\": true, \"a\": [{\"text\": \"yes\"}],"
+            " \"usage\": {\"in\": 3}, \"cost\": 0.25}");
+    assert_string_equal(atoll_task_fact(task, "output"), "yes");
+    usage = json_object_get(task->facts, "usage");
+    assert_int_equal(json_integer_value(json_object_get(usage, "input_tokens")), 6);
+    assert_true(json_number_value(json_object_get(usage, "cost_usd")) == 0.5);
+    say(task, agent, "{\"type\": \"error\", \"message\": \"refused\"}");
+    assert_string_equal(atoll_task_fact(task, "agent_error"), "refused");
+    task_done(task);
+    json_decref(agent);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(branches_are_named_after_the_instruction),
+        cmocka_unit_test(subjects_are_one_short_line),
+        cmocka_unit_test(the_command_line_has_what_the_task_gives),
+        cmocka_unit_test(lines_of_output_become_facts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
