@@ -39,7 +39,7 @@ enum atoll_plan_op {
     ATOLL_PLAN_BIND = 24, /* atoll_po_bind: a part of a builder's disk in the root; after DEV */
 };
 
-#define ATOLL_PLAN_MAX (128 * 1024)
+#define ATOLL_PLAN_MAX (240 * 1024) /* a frame has 256 KiB */
 
 /* Prefix (a number follows) of replaced templates in the state directory: running sandboxes may
  * still use them, new plans do not. atoll-spawn removes them at start, when it has no sandboxes.

@@ -19,7 +19,7 @@
     {ATOLL_POST, BASE "/cmd/{cid}/stdin", WRITE, FILES,  atoll_vercel_command_stdin, NULL}, \
     {ATOLL_POST, BASE "/fs/mkdir",        WRITE, JSON,   atoll_vercel_file_mkdir, NULL}, \
     {ATOLL_POST, BASE "/fs/write",        WRITE, STREAM, atoll_vercel_file_write, NULL}, \
-    {ATOLL_POST, BASE "/fs/read",         READ,  JSON,   atoll_vercel_file_read, NULL}
+    {ATOLL_POST, BASE "/fs/read",         WRITE, JSON,   atoll_vercel_file_read, NULL}
 
 static const struct atoll_route rows[] = {
     ROWS(ATOLL_VERCEL_SESSION),
