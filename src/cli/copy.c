@@ -8,6 +8,26 @@
 #include "base/text.h"
 #include "cli/print.h"
 
+#define VOLUME "volume:"
+
+struct atoll_cli_side atoll_cli_side_parse(const char *text)
+{
+    struct atoll_cli_side side = {.path = text};
+    bool is_volume = strncmp(text, VOLUME, strlen(VOLUME)) == 0;
+    const char *name = is_volume ? text + strlen(VOLUME) : text;
+    size_t n = strcspn(name, ":/");
+
+    if ((name[n] != ':' && !is_volume) || n >= sizeof(side.sandbox))
+        return side;
+    memcpy(side.sandbox, name, n);
+    if (atoll_text_is_name(side.sandbox)) {
+        side.remote = true;
+        side.is_volume = is_volume;
+        side.path = is_volume ? (name[n] ? name + n : "/") : name + n + 1;
+    }
+    return side;
+}
+
 void atoll_cli_copy_init(struct atoll_cli_copy *copy, struct atoll_cli *cli, const char *sandbox,
                          const char *user)
 {

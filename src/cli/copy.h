@@ -21,6 +21,14 @@ void atoll_cli_copy_init(struct atoll_cli_copy *copy, struct atoll_cli *cli, con
                          const char *user);
 void atoll_cli_copy_done(struct atoll_cli_copy *copy);
 
+/* SANDBOX:PATH or volume:NAME/PATH. A local name with a colon is written ./like:this. */
+struct atoll_cli_side {
+    bool remote, is_volume;
+    char sandbox[ATOLL_LINK_ID_MAX];
+    const char *path; /* borrowed */
+};
+struct atoll_cli_side atoll_cli_side_parse(const char *text);
+
 /* `remote` as the user wrote it: a directory that exists, or a trailing slash, means "into it".
  * `local` "-" is standard input or output. NOT_FOUND, PERMISSION_DENIED and so on. */
 int atoll_cli_copy_upload(struct atoll_cli_copy *copy, const char *local, const char *remote,

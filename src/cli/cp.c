@@ -1,7 +1,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "base/text.h"
 #include "cli/copy.h"
 #include "cli/print.h"
 
@@ -19,33 +18,6 @@ static const struct atoll_cli_option options_table[] = {
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
-
-#define VOLUME "volume:"
-
-/* SANDBOX:PATH or volume:NAME/PATH. A local name with a colon is written ./like:this. */
-struct side {
-    bool remote, is_volume;
-    char sandbox[ATOLL_LINK_ID_MAX];
-    const char *path;
-};
-
-static struct side parse_side(const char *text)
-{
-    struct side side = {.path = text};
-    bool is_volume = strncmp(text, VOLUME, strlen(VOLUME)) == 0;
-    const char *name = is_volume ? text + strlen(VOLUME) : text;
-    size_t n = strcspn(name, ":/");
-
-    if ((name[n] != ':' && !is_volume) || n >= sizeof(side.sandbox))
-        return side;
-    memcpy(side.sandbox, name, n);
-    if (atoll_text_is_name(side.sandbox)) {
-        side.remote = true;
-        side.is_volume = is_volume;
-        side.path = is_volume ? (name[n] ? name + n : "/") : name + n + 1;
-    }
-    return side;
-}
 
 static int report(struct atoll_cli *cli, const struct atoll_cli_copy *copy, struct atoll_error *err)
 {
@@ -69,7 +41,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
                struct atoll_error *err)
 {
     const struct options *o = options;
-    struct side from = parse_side(argv[0]), to = parse_side(argv[1]);
+    struct atoll_cli_side from = atoll_cli_side_parse(argv[0]), to = atoll_cli_side_parse(argv[1]);
     const char *sandbox = from.remote ? from.sandbox : to.sandbox;
     struct atoll_cli_copy copy;
     int r;

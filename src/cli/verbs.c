@@ -16,6 +16,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_shell,
     &atoll_cli_code,
     &atoll_cli_cp,
+    &atoll_cli_sync,
     &atoll_cli_git,
     &atoll_cli_logs,
     &atoll_cli_attach,
