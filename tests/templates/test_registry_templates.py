@@ -16,6 +16,7 @@ from conftest import ROOT, wait_until
 sys.path.insert(1, str(ROOT / "tests" / "integration"))
 
 from listening import listening_daemon  # noqa: E402
+from rest import Rest  # noqa: E402
 
 NEEDED = ("http://deb.debian.org/debian/", "https://registry.npmjs.org/", "https://pypi.org/simple/")
 BUILD_SECONDS = 600
@@ -88,6 +89,22 @@ def test_programs(daemon, environment, command, says):
     assert says in ask(daemon, "exec", box, "--", "sh", "-c", command)
     assert ask(daemon, "exec", box, "--", "sh", "-c", "whoami; pwd") == "user\n/home/user"
     daemon.atoll("rm", box, check=True)
+
+
+def test_a_runtime_of_vercel(daemon):
+    """Clients of Vercel get the template that was built for the environment."""
+    daemon.atoll("rm", session_of(daemon, "vercel-node22"), check=True)
+    rest = Rest(daemon.socket)
+    made = rest.post("/vercel/api/v2/sandboxes", {"runtime": "node22"})
+    assert made.status == 200, made.body
+    script = ("id -un && pwd && node --version && pnpm --version >/dev/null && yarn --version >/dev/null && "
+              "git --version >/dev/null && sudo id -un && touch x ~/y && ls")
+    ran = rest.post(f"/vercel/api/v2/sandboxes/sessions/{made.json['session']['id']}/cmd",
+                    {"command": "sh", "args": ["-c", script], "wait": True, "logs": True})
+    said = "".join(line["data"] for line in ran.lines if line.get("stream") == "stdout").split()
+    assert said[:2] == ["vercel-sandbox", "/vercel/sandbox"] and said[2].startswith("v22."), ran.body
+    assert said[3:] == ["root", "x"], ran.body
+    rest.delete(f"/vercel/api/v2/sandboxes/{made.json['sandbox']['name']}")
 
 
 def test_gateway(daemon):

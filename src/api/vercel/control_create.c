@@ -19,15 +19,15 @@
 #define HOST_TEMPLATE "host"
 #define NAME_RANDOM 16
 
-/* Runtimes, with the template of each; the host's programs serve where that is not built. The first
- * one is the default. */
+/* Runtimes, with the template that the environment of the registry is built as; the host's programs serve
+ * where that is not built. The first one is the default. */
 static const struct {
     const char *name, *template;
 } runtimes[] = {
-    {"node24", "vercel-node24"},
-    {"node22", "vercel-node22"},
-    {"node26", "vercel-node26"},
-    {"python3.13", "vercel-python3.13"},
+    {ATOLL_VERCEL_RUNTIME, "env-vercel-node24"},
+    {"node22", "env-vercel-node22"},
+    {"node26", "env-vercel-node26"},
+    {"python3.13", "env-vercel-python3.13"},
 };
 
 #define AT(member) offsetof(struct atoll_vercel_create, member)

@@ -21,8 +21,8 @@ static const char unpack_script[] =
 struct making {
     struct atoll_steps steps;
     struct atoll_api_call *call;
-    const struct atoll_options *options; /* during the first step */
-    json_t *source;                      /* referenced, or NULL */
+    struct atoll_options options; /* a copy, during the first step */
+    json_t *source;               /* referenced, or NULL */
     char id[ATOLL_ID_LEN + 1];
     struct atoll_collect collect;
 };
@@ -34,11 +34,26 @@ static const char *source_text(const struct making *m, const char *name)
 
 /* The sandbox. */
 
+static void create(void *arg);
+
+/* A host without user namespaces for many ids has one user only: then that one serves. */
+static bool lacks_user(const struct making *m, const struct atoll_error *error)
+{
+    return error && error->kind == ATOLL_ERR_FAILED_PRECONDITION && error->errnum == EPERM &&
+           m->options.user;
+}
+
 static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
 {
     struct making *m = arg;
     struct atoll_sandbox_view view;
 
+    if (lacks_user(m, error)) {
+        atoll_options_set_text(&m->options.user, NULL);
+        create(m);
+        return;
+    }
+    atoll_options_free(&m->options);
     if (!error) {
         atoll_sandbox_get(sandbox, &view);
         (void)snprintf(m->id, sizeof(m->id), "%s", view.id);
@@ -52,7 +67,7 @@ static void create(void *arg)
 {
     struct making *m = arg;
 
-    atoll_engine_create(m->call->engine, m->options, created, m);
+    atoll_engine_create(m->call->engine, &m->options, created, m);
 }
 
 static void destroy(void *arg)
@@ -201,9 +216,14 @@ void atoll_vercel_make(struct atoll_api_call *call, const struct atoll_options *
                        const json_t *source)
 {
     struct making *m = atoll_api_alloc(sizeof(*m));
+    struct atoll_error error;
 
+    if (atoll_options_dup(&m->options, options, &error) < 0) {
+        free(m);
+        atoll_api_fail(call, &error);
+        return;
+    }
     m->call = call;
-    m->options = options;
     m->source = json_is_object(source) ? json_incref((json_t *)source) : NULL;
     m->steps = (struct atoll_steps){
         .steps = steps, .count = ATOLL_ARRAY_LEN(steps), .arg = m, .done = done};
