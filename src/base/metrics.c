@@ -56,6 +56,8 @@ static const struct row {
         {"atoll_exec_seconds", HISTOGRAM, {NULL}, work, "How long commands ran."},
     [ATOLL_METRIC_EXECS_ENDED] =
         {"atoll_execs_ended_total", COUNTER, {"kind"}, NULL, "Commands by how they ended."},
+    [ATOLL_METRIC_DAYTONA] =
+        {"atoll_daytona", GAUGE, {"what"}, NULL, "What the Daytona facade holds in memory."},
     [ATOLL_METRIC_GIT] = {"atoll_git_requests_total",
                           COUNTER,
                           {"op", "problem"},

@@ -60,6 +60,10 @@ def volume(world):
     return {"key": "daytona-routes"}
 
 
+def organization(world):
+    return {"key": world.mine.get("/daytona/organizations").json[0]["id"]}
+
+
 NO_KEY = {"key": "no-such"}
 
 
@@ -70,6 +74,12 @@ def refused(*routes):
 
 
 TABLE = {
+    **{f"GET {BASE}/{name}": Entry(Ask(200, check=lambda a, v: a.json[0]["id"] == "us"), None)
+       for name in ("regions", "shared-regions")},
+    f"GET {BASE}/organizations": Entry(Ask(200, check=lambda a, v: len(a.json) == 1), None),
+    f"GET {BASE}/organizations/{{key}}": Entry(Ask(200, check=has("suspended", value=False)),
+                                               Ask(404, at={"key": "no-such"}), given=organization),
+    f"GET {BASE}/api-keys/current": Entry(Ask(200, check=has("permissions")), None),
     f"POST {BOX}/fork": Entry(Ask(200, body={}, check=has("state", value="started")),
                               Ask(400, body={"name": "/"}), given=box),
     f"POST {BOX}/resize": Entry(Ask(200, body={"memory": 2}, check=has("memory", value=2)),

@@ -497,3 +497,9 @@ def test_code_that_draws_fails_like_other_code(box):
     assert run("raise SystemExit(4)")["exitCode"] == 4
     assert "SyntaxError" in run("def")["stderr"]
     assert run("print('dtn_artifact_k39fd2:no JSON')\nprint(__name__)")["result"] == "__main__\n"
+
+
+def test_typescript_is_code(box):
+    code = "interface A { b: number }\nconst a: A = { b: 5 }\nconsole.log(a.b, process.argv.slice(2))"
+    done = box.ok("POST", "/process/code-run", {"code": code, "language": "typescript", "argv": ["x"]})
+    assert (done["exitCode"], done["result"]) == (0, "5 [ 'x' ]\n"), done

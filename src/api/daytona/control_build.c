@@ -11,6 +11,7 @@
 #include "api/daytona/socketio.h"
 #include "api/kit/network_mode.h"
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "base/rand.h"
 #include "base/text.h"
 #include "engine/json_memory.h"
@@ -117,6 +118,7 @@ int atoll_daytona_build_start(const struct atoll_api_call *call,
 static void waiting_free(struct atoll_daytona_waiting *w)
 {
     atoll_list_remove(&w->node);
+    atoll_metric_add(ATOLL_METRIC_DAYTONA, ATOLL_LABELS("waiting_sandboxes"), -1);
     atoll_make_unwatch(w->watch);
     atoll_options_free(&w->options);
     free(w);
@@ -367,6 +369,7 @@ static void wait_for_build(struct atoll_api_call *call, const struct atoll_dayto
     struct atoll_json_out out;
 
     if (!make_room(daytona, call->caller.tenant)) {
+        atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS("waiting_sandboxes"), 1);
         atoll_daytona_refuse(call, 429, NULL, "too many sandboxes wait for their builds");
         return;
     }
@@ -376,6 +379,7 @@ static void wait_for_build(struct atoll_api_call *call, const struct atoll_dayto
     w->created_unix_ms = atoll_clock_unix_ms();
     atoll_rand_id(w->id, ATOLL_ID_LEN);
     atoll_list_push_back(&daytona->waiting, &w->node);
+    atoll_metric_add(ATOLL_METRIC_DAYTONA, ATOLL_LABELS("waiting_sandboxes"), 1);
     if (begin(w, call, q, options, &error) < 0) {
         waiting_free(w);
         atoll_api_fail(call, &error);

@@ -134,6 +134,10 @@ int atoll_daytona_apply_idle(struct atoll_engine *engine, const char *id,
 /* Handlers. account.c */
 ATOLL_DAYTONA_HANDLER(config);
 ATOLL_DAYTONA_HANDLER(health);
+ATOLL_DAYTONA_HANDLER(regions);
+ATOLL_DAYTONA_HANDLER(organizations);
+ATOLL_DAYTONA_HANDLER(organization);
+ATOLL_DAYTONA_HANDLER(current_key);
 /* control_create.c */
 ATOLL_DAYTONA_HANDLER(create);
 /* control_list.c */

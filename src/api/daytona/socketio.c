@@ -8,6 +8,7 @@
 #include "api/api_internal.h"
 #include "api/daytona/builds.h"
 #include "api/daytona/socketio_frames.h"
+#include "base/metrics.h"
 #include "base/rand.h"
 #include "net/websocket.h"
 
@@ -37,6 +38,7 @@ static void drop(struct socket *s)
     atoll_timer_cancel(&s->timer);
     atoll_list_remove(&s->node);
     s->daytona->socket_count--;
+    atoll_metric_add(ATOLL_METRIC_DAYTONA, ATOLL_LABELS("event_clients"), -1);
     atoll_api_session_remove(&s->session);
     s->ws = atoll_ws_free(s->ws);
     free(s);
@@ -185,6 +187,7 @@ void atoll_daytona_socketio(struct atoll_api_call *call, const uint8_t *body ATO
     }
     if (daytona->socket_count >= ATOLL_DAYTONA_SOCKETS_MAX ||
         count_sockets(daytona, "") >= ATOLL_DAYTONA_KEYLESS_SOCKETS_MAX) {
+        atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS("events"), 1);
         atoll_daytona_refuse(call, 503, NULL, "too many clients wait for events");
         return;
     }
@@ -199,6 +202,7 @@ void atoll_daytona_socketio(struct atoll_api_call *call, const uint8_t *body ATO
     }
     atoll_list_push_back(&daytona->sockets, &s->node);
     daytona->socket_count++;
+    atoll_metric_add(ATOLL_METRIC_DAYTONA, ATOLL_LABELS("event_clients"), 1);
     atoll_api_session_add(call->api, &s->session);
     call->req = NULL;
     call->upgraded = true;

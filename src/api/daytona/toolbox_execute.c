@@ -255,12 +255,18 @@ void atoll_daytona_execute(struct atoll_api_call *call, const uint8_t *body, siz
 
 /* Code. */
 
-/* TypeScript needs a file; its name decides how it is compiled. Node strips types itself since 22.6. */
+/* TypeScript needs a file; its name decides how it is compiled. Node strips types itself since 22.6; for
+ * an older one the compiler's module does it. */
 static const char run_typescript[] =
     "d=$(mktemp -d) || exit 1; trap 'rm -rf \"$d\"' EXIT; cat >\"$d/code.ts\";"
     " if command -v ts-node >/dev/null; then ts-node -T \"$d/code.ts\" \"$@\";"
     " elif command -v tsx >/dev/null; then tsx \"$d/code.ts\" \"$@\";"
-    " else NODE_NO_WARNINGS=1 node --experimental-strip-types \"$d/code.ts\" \"$@\"; fi";
+    " elif node --experimental-strip-types -e 0 2>/dev/null; then"
+    " NODE_NO_WARNINGS=1 node --experimental-strip-types \"$d/code.ts\" \"$@\";"
+    " else NODE_PATH=\"${NODE_PATH-}:/usr/share/nodejs:/usr/local/lib/node_modules:/usr/lib/node_modules\""
+    " node -e 'const t=require(\"typescript\"),f=require(\"fs\"),s=process.argv[1];"
+    "f.writeFileSync(s+\".cjs\",t.transpile(f.readFileSync(s,\"utf8\"),{module:1,target:7,"
+    "esModuleInterop:true}))' \"$d/code.ts\" && node \"$d/code.ts.cjs\" \"$@\"; fi";
 
 /* Reads the driver of Python, whose run_script() runs the code and prints charts. */
 static const char run_drawing[] =

@@ -213,7 +213,7 @@ ATOLL_DAYTONA_HANDLER(pty_delete);
 ATOLL_DAYTONA_HANDLER(pty_connect);
 ATOLL_DAYTONA_HANDLER(pty_create_connect);
 
-/* Answers the call with a WebSocket of the terminal. from: as in struct atoll_exec_pump_config. */
+/* toolbox_pty_link.c: answers the call with a WebSocket of the terminal. from: as in struct atoll_exec_pump_config. */
 void atoll_toolbox_pty_attach(struct atoll_api_call *call, struct atoll_exec *exec, uint64_t from);
 
 /*

@@ -8,6 +8,7 @@
 #include "api/api_internal.h"
 #include "api/daytona/daytona_internal.h"
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "base/text.h"
 
 struct planned {
@@ -30,6 +31,7 @@ static void drop_planned(struct atoll_daytona *daytona, struct planned *p)
 {
     atoll_list_remove(&p->node);
     daytona->volume_count--;
+    atoll_metric_add(ATOLL_METRIC_DAYTONA, ATOLL_LABELS("planned_volumes"), -1);
     free(p);
 }
 
@@ -191,6 +193,7 @@ static void reply_created(struct lookup *l)
     p->created_unix_ms = atoll_clock_unix_ms();
     atoll_list_push_back(&daytona->volumes, &p->node);
     daytona->volume_count++;
+    atoll_metric_add(ATOLL_METRIC_DAYTONA, ATOLL_LABELS("planned_volumes"), 1);
     view(&l->out, p->tenant, p->name, p->created_unix_ms);
     atoll_api_reply(l->call, 200, &l->out);
 }
