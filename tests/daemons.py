@@ -180,9 +180,10 @@ def freezer_state(path):
 
 
 def below(directory):
-    """All that is there, however deep. What goes away while one looks is no error."""
+    """All that is there, however deep, but for the image of sandboxes' disks, which is large. What goes away
+    while one looks is no error."""
     for parent, directories, files in os.walk(directory):
-        yield from (Path(parent, name) for name in (*directories, *files))
+        yield from (Path(parent, name) for name in (*directories, *files) if name != "pool.img")
 
 
 def wait_until(condition, seconds, complaint):
