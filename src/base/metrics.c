@@ -114,6 +114,8 @@ static const struct row {
                             {"result"},
                             NULL,
                             "Sandboxes whose last commands were undone."},
+    [ATOLL_METRIC_MERGES] =
+        {"atoll_merges_total", COUNTER, {"result"}, NULL, "Merges of forks into a sandbox."},
     [ATOLL_METRIC_SECRETS] = {"atoll_secrets", GAUGE, {NULL}, NULL, "Secrets of all tenants."},
     [ATOLL_METRIC_QUOTA_REFUSED] = {"atoll_quota_refused_total",
                                     COUNTER,

@@ -104,6 +104,8 @@ extern const struct atoll_cli_verb atoll_cli_task_rm;
 extern const struct atoll_cli_verb atoll_cli_history;
 extern const struct atoll_cli_verb atoll_cli_undo;
 extern const struct atoll_cli_verb atoll_cli_blame;
+extern const struct atoll_cli_verb atoll_cli_merge;
+extern const struct atoll_cli_verb atoll_cli_try;
 extern const struct atoll_cli_verb atoll_cli_volume_ls;
 extern const struct atoll_cli_verb atoll_cli_volume_rm;
 extern const struct atoll_cli_verb atoll_cli_artifacts_ls;

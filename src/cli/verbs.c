@@ -43,6 +43,8 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_history,
     &atoll_cli_undo,
     &atoll_cli_blame,
+    &atoll_cli_merge,
+    &atoll_cli_try,
     &atoll_cli_rm,
     &atoll_cli_prune,
     &atoll_cli_events,

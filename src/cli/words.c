@@ -25,6 +25,7 @@ static const struct atoll_cli_word words[] = {
     {"EXEC", ATOLL_CLI_FROM_LIST, "/api/sandboxes/%s/execs", "execs", "exec_id", "state",
      EXEC_ID_LEN, NULL},
     {.name = "FILE", .source = ATOLL_CLI_FROM_FILES},
+    {"FORK", ATOLL_CLI_FROM_LIST, "/api/sandboxes", "sandboxes", "id", "state", 0, "name"},
     {.name = "FROM"},
     {.name = "HOST:SANDBOX", .source = ATOLL_CLI_FROM_FILES},
     {"IMAGE", ATOLL_CLI_FROM_LIST, "/api/images", "images", "name", "created_at", 0, NULL},

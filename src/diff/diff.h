@@ -12,6 +12,13 @@
  *     --max-lines N      of JSON (default 10000); all changes are counted
  *     --max-bytes N      of a patch (default 16 MiB); a longer one is an error
  *
+ *   atoll-diff --merge OURS [--prefer ours|theirs] [--stream] BASE THEIRS
+ *     what leads from BASE to THEIRS, for a tree that is OURS now (diff/merge.h). Lines of JSON:
+ *     {"path", "kind": "added|changed|removed", "joined": bool}, {"conflict": PATH, "ours", "theirs"} and at the end
+ *     {"summary": {"changes", "conflicts"}}. --stream: the bytes that --apply takes, without conflicts
+ *   atoll-diff --apply
+ *     carries out such a stream from stdin in the root, all of it or, if it is not whole, nothing
+ *
  * JSON: one object on each line.
  *   {"path", "kind": "added|changed|removed|type", "content": bool, "before"?, "after"?}
  *     before, after: {"type": "file|directory|link|fifo|device", "mode", "uid", "gid", "size"}

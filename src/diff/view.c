@@ -159,3 +159,33 @@ int atoll_diff_view_find(const struct atoll_diff_view_dir *dir, const char *name
         r = add_layer(dir, i, name, ret, &last);
     return r;
 }
+
+/* The node's name is borrowed from the path. */
+int atoll_diff_view_lookup(const struct atoll_diff_view *view, const char *path,
+                           struct atoll_diff_view_dir *ret_dir, struct atoll_diff_node *ret)
+{
+    atoll_diff_view_mask mask = atoll_diff_view_top(view);
+    char parent[4096] = "";
+    const char *name = path;
+
+    for (;;) {
+        const char *slash = strchr(name, '/');
+        char component[256];
+        int r = atoll_diff_view_dir_open(ret_dir, view, mask, parent);
+
+        if (r < 0)
+            return r;
+        (void)snprintf(component, sizeof(component), "%.*s",
+                       (int)(slash ? (size_t)(slash - name) : strlen(name)), name);
+        r = atoll_diff_view_find(ret_dir, slash ? component : name, ret);
+        if (r < 0 || !slash) {
+            if (r < 0)
+                atoll_diff_view_dir_close(ret_dir);
+            return r;
+        }
+        mask = ret->exists && S_ISDIR(ret->st.st_mode) ? ret->mask : 0;
+        atoll_diff_view_dir_close(ret_dir);
+        (void)snprintf(parent, sizeof(parent), "%.*s", (int)(slash - path), path);
+        name = slash + 1;
+    }
+}

@@ -53,3 +53,7 @@ struct atoll_diff_node {
 };
 int atoll_diff_view_find(const struct atoll_diff_view_dir *dir, const char *name,
                          struct atoll_diff_node *ret) ATOLL_MUST_CHECK;
+/* What a view has at a path below its top: finds its directory, which the caller closes on success, and the node. */
+int atoll_diff_view_lookup(const struct atoll_diff_view *view, const char *path,
+                           struct atoll_diff_view_dir *ret_dir,
+                           struct atoll_diff_node *ret) ATOLL_MUST_CHECK;

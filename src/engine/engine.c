@@ -12,6 +12,7 @@
 #include "engine/state/compare.h"
 #include "engine/state/diff.h"
 #include "engine/state/history.h"
+#include "engine/state/merge.h"
 #include "engine/template/pull.h"
 #include "engine/template/unpack.h"
 #include "engine/volume/opened.h"
@@ -101,6 +102,8 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     atoll_list_init(&engine->compares);
     atoll_list_init(&engine->diffs);
     atoll_list_init(&engine->histories);
+    atoll_list_init(&engine->merges);
+    atoll_list_init(&engine->tries);
     atoll_list_init(&engine->unpacks);
     atoll_list_init(&engine->unpack_queue);
     atoll_map_init(&engine->unpack_files);
@@ -150,6 +153,8 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     atoll_volumes_done(engine);
     atoll_diffs_done(engine);
     atoll_histories_done(engine);
+    atoll_merges_done(engine);
+    atoll_tries_done(engine);
     engine->images = atoll_images_free(engine->images);
     atoll_timer_cancel(&engine->reaper);
     atoll_timer_cancel(&engine->sampler);

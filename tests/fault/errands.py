@@ -170,6 +170,24 @@ def restore(walk, client, made):
 
 
 @errand()
+def undo(walk, client, _):
+    made = client.create(checkpoints="command")
+    client.run(made, "echo x > file")
+    client.get(f"/api/sandboxes/{made}/history")
+    client.get(f"/api/sandboxes/{made}/diff")
+    client.post(f"/api/sandboxes/{made}/undo", {})
+    client.delete(f"/api/sandboxes/{made}")
+
+
+@errand(box)
+def merge(walk, client, made):
+    for other in client.post(f"/api/sandboxes/{made}/fork", {"count": 1})["sandboxes"]:
+        client.run(other["id"], "echo x > file")
+        client.post(f"/api/sandboxes/{made}/merge", {"from": [other["id"]]})
+        client.delete(f"/api/sandboxes/{other['id']}")
+
+
+@errand()
 def volume(walk, client, _):
     made = client.create(volumes=[{"name": "kept", "path": "/data"}])
     client.run(made, "true")

@@ -60,6 +60,12 @@ def traced(world):
     return {"id": box}
 
 
+def split(world):
+    box = world.box()
+    fork = world.mine.post(f"/api/sandboxes/{box}/fork", {}).json["sandboxes"][0]["id"]
+    return {"id": box, "fork": fork}
+
+
 def session_file(world):
     session = world.session()
     path = f"/api/sessions/{session}"
@@ -247,6 +253,8 @@ SANDBOXES = {
     f"GET {BOX}/history": Entry(Ask(200, check=has("commands", 0, "command")), Ask(400, "?limit=0"), given=traced),
     f"GET {BOX}/blame": Entry(Ask(200, "?path=/home/user/f", check=has("kind", value="added")), Ask(400), given=traced),
     f"POST {BOX}/undo": Entry(Ask(200, body={}, check=has("number", value=0)), Ask(400, body={"commands": 0}), given=traced),
+    f"POST {BOX}/merge": Entry(Ask(200, body=lambda values: {"from": [values["fork"]]}, check=has("merged", value=True)), Ask(400, body={}), given=split),
+    f"POST {BOX}/try": Entry(Ask(200, body={"cmd": ["true"], "count": 1}, check=has("best", value=0)), Ask(400, body={})),
     f"GET {BOX}/diff": Entry(Ask(200, check=has("summary", "added")), Ask(400, "?format=tar")),
     f"POST {BOX}/fork": Entry(Ask(201, body={"count": 2}, check=has("sandboxes", 1, "id")),
                               Ask(400, body={"count": 101})),

@@ -1,9 +1,10 @@
 #pragma once
 #include "engine/state/diff.h"
 #include "engine/state/history.h"
+#include "engine/state/merge.h"
 
 /*
- * Part of fake_engine.h: comparisons and histories.
+ * Part of fake_engine.h: comparisons, histories and merges.
  */
 
 static inline void call_diff(struct fake_later *l)
@@ -65,4 +66,25 @@ void atoll_engine_undo(struct atoll_engine *engine, const char *sandbox_id, uint
     (void)count;
     (void)force;
     fake_answer(call_undo, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
+static inline void call_merge(struct fake_later *l)
+{
+    ((atoll_merge_fn *)l->fn)(l->arg, l->failed ? NULL : "{\"merged\":true}", fake_error(l));
+}
+
+void atoll_engine_merge(struct atoll_engine *engine, const char *sandbox_id,
+                        const struct atoll_merge_request *request, atoll_merge_fn *done, void *arg)
+{
+    (void)sandbox_id;
+    (void)request;
+    fake_answer(call_merge, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
+void atoll_engine_try(struct atoll_engine *engine, const char *sandbox_id,
+                      const struct atoll_try_request *request, atoll_merge_fn *done, void *arg)
+{
+    (void)sandbox_id;
+    (void)request;
+    fake_answer(call_merge, (void (*)(void))done, arg, NULL, fake_failure(engine));
 }

@@ -83,6 +83,8 @@ atoll_rest_handler atoll_rest_sandbox_snapshot, atoll_rest_snapshot_create,
 /* diff.c, history.c */
 atoll_rest_handler atoll_rest_sandbox_diff, atoll_rest_sandbox_history, atoll_rest_sandbox_blame,
     atoll_rest_sandbox_undo;
+/* merge.c */
+atoll_rest_handler atoll_rest_sandbox_merge, atoll_rest_sandbox_try;
 /* The parameter `path`: absolute, without "." and ".."; NULL: not given, or "/". */
 int atoll_rest_read_path(const struct atoll_api_call *call, const char **ret,
                          struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -70,9 +70,9 @@ static const char *add_view(struct atoll_make_job *job, const char *layers, char
 }
 
 static void add_command(struct atoll_make_job *job, const struct atoll_comparison *c,
-                        const char *from, const char *to)
+                        const char *from, const char *to, const char *ours)
 {
-    const char **words = atoll_make_job_words(job, 12);
+    const char **words = atoll_make_job_words(job, 16);
     struct atoll_make_job_command command = {
         .what = "the comparison", .argv = words, .user = "root", .cwd = "/"};
     size_t n = 0;
@@ -86,6 +86,16 @@ static void add_command(struct atoll_make_job *job, const struct atoll_compariso
     words[n++] = atoll_make_job_textf(job, "%llu", (unsigned long long)ATOLL_COMPARE_PATCH_MAX);
     if (c->patch)
         words[n++] = "--patch";
+    if (ours) {
+        words[n++] = "--merge";
+        words[n++] = ours;
+    }
+    if (c->prefer) {
+        words[n++] = "--prefer";
+        words[n++] = atoll_make_job_textf(job, "%s", c->prefer);
+    }
+    if (c->stream)
+        words[n++] = "--stream";
     if (c->below && *c->below) {
         words[n++] = "--below";
         words[n++] = atoll_make_job_textf(job, "%s", c->below);
@@ -102,8 +112,11 @@ static int compose(struct atoll_make_job *job, const struct atoll_comparison *c,
                    struct atoll_error *err)
 {
     size_t common = count_common(c->from, c->to);
-    const char *own = skip(c->from, common);
-    const char *from, *to;
+    const char *own, *from, *to, *ours = NULL;
+
+    if (c->ours)
+        common = ATOLL_MIN(common, count_common(c->from, c->ours));
+    own = skip(c->from, common);
 
     job->layers =
         common == 0
@@ -116,11 +129,13 @@ static int compose(struct atoll_make_job *job, const struct atoll_comparison *c,
     (void)snprintf(job->tenant, sizeof(job->tenant), "%s", c->tenant);
     from = add_view(job, own, 'a', common > 0, err);
     to = from ? add_view(job, skip(c->to, common), 'b', common > 0, err) : NULL;
-    if (!to)
+    if (to && c->ours)
+        ours = add_view(job, skip(c->ours, common), 'c', common > 0, err);
+    if (!to || (c->ours && !ours))
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG,
                           "they differ in more than %d layers, the most that can be compared",
                           ATOLL_TREES_MAX);
-    add_command(job, c, from, to);
+    add_command(job, c, from, to, ours);
     return atoll_make_job_check(job, err);
 }
 

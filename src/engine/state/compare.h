@@ -16,6 +16,10 @@ struct atoll_comparison {
     bool patch;            /* else lines of JSON */
     const char *below;     /* only this directory, absolute; NULL or "": all */
     uint32_t lines;        /* of JSON */
+    /* A merge of what leads from `from` to `to` into this stack; NULL: a comparison. */
+    const char *ours;
+    const char *prefer; /* "ours", "theirs", or NULL */
+    bool stream;        /* what is to be written, instead of lines of JSON */
 };
 /* bytes: borrowed; what atoll-diff printed. RESOURCE_EXHAUSTED: the result is too large, or the stacks differ in too
  * many layers. */

@@ -1,0 +1,3 @@
+add() { echo $(($1 + $2)); }
+multiply() { echo $(($1 * $2)); }
+power() { echo $(($1 * $2)); }

@@ -1,0 +1,249 @@
+#include "diff/apply.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "base/buf.h"
+#include "base/fd.h"
+
+#define INPUT_MAX ((size_t)64 << 20)
+#define CHUNK ((size_t)64 * 1024)
+
+int atoll_diff_record_write(int fd, const struct atoll_diff_record *record, const char *path,
+                            const void *bytes)
+{
+    int r = atoll_fd_write_all(fd, record, sizeof(*record));
+
+    if (r == 0)
+        r = atoll_fd_write_all(fd, path, record->path_len);
+    return r < 0 || record->size == 0 ? r : atoll_fd_write_all(fd, bytes, (size_t)record->size);
+}
+
+/* One record, in place. */
+struct entry {
+    struct atoll_diff_record head;
+    char path[PATH_MAX];
+    const uint8_t *bytes;
+};
+
+/* 0: the end. */
+static int next(const uint8_t **at, const uint8_t *end, struct entry *ret)
+{
+    size_t left = (size_t)(end - *at);
+
+    if (left < sizeof(ret->head))
+        return -EINVAL;
+    memcpy(&ret->head, *at, sizeof(ret->head));
+    left -= sizeof(ret->head);
+    *at += sizeof(ret->head);
+    if (ret->head.op == ATOLL_DIFF_END)
+        return left == 0 ? 0 : -EINVAL;
+    if (ret->head.op > ATOLL_DIFF_PUT || ret->head.path_len == 0 ||
+        ret->head.path_len >= sizeof(ret->path) || left < ret->head.path_len ||
+        left - ret->head.path_len < ret->head.size)
+        return -EINVAL;
+    memcpy(ret->path, *at, ret->head.path_len);
+    ret->path[ret->head.path_len] = '\0';
+    ret->bytes = *at + ret->head.path_len;
+    *at = ret->bytes + ret->head.size;
+    return 1;
+}
+
+/* The directory of a path, without following links; *ret_name: the last component. */
+static int open_parent(int root, const char *path, const char **ret_name)
+{
+    struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+    const char *slash = strrchr(path, '/');
+    char parent[PATH_MAX] = ".";
+    long fd;
+
+    if (slash)
+        (void)snprintf(parent, sizeof(parent), "%.*s", (int)(slash - path), path);
+    *ret_name = slash ? slash + 1 : path;
+    fd = syscall(SYS_openat2, root, parent, &how, sizeof(how));
+    return fd < 0 ? -errno : (int)fd;
+}
+
+static int put_directory(int dir, const char *name, const struct atoll_diff_record *h)
+{
+    if (mkdirat(dir, name, h->mode & 07777) < 0 && errno != EEXIST)
+        return -errno;
+    if (fchownat(dir, name, h->uid, h->gid, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    return fchmodat(dir, name, h->mode & 07777, 0) < 0 ? -errno : 0;
+}
+
+static int write_file(int dir, const char *name, const struct entry *e)
+{
+    ATOLL_AUTOCLOSE int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int r = fd < 0 ? -errno : atoll_fd_write_all(fd, e->bytes, (size_t)e->head.size);
+
+    if (r == 0 &&
+        (fchown(fd, e->head.uid, e->head.gid) < 0 || fchmod(fd, e->head.mode & 07777) < 0))
+        r = -errno;
+    return r;
+}
+
+static int write_other(int dir, const char *name, const struct entry *e)
+{
+    char target[PATH_MAX];
+    int r = 0;
+
+    if (S_ISLNK(e->head.mode)) {
+        (void)snprintf(target, sizeof(target), "%.*s", (int)e->head.size, (const char *)e->bytes);
+        r = symlinkat(target, dir, name);
+    } else if (S_ISFIFO(e->head.mode)) {
+        r = mkfifoat(dir, name, e->head.mode & 07777);
+    } else {
+        return -ENOTSUP; /* device nodes are left out */
+    }
+    if (r == 0)
+        r = fchownat(dir, name, e->head.uid, e->head.gid, AT_SYMLINK_NOFOLLOW);
+    return r < 0 ? -errno : 0;
+}
+
+/* By way of another name, so that a reader finds the old content or the new one. */
+static int put_file(int dir, const char *name, const struct entry *e)
+{
+    char temporary[64];
+    int r;
+
+    (void)snprintf(temporary, sizeof(temporary), ".atoll-merge-%ld", (long)getpid());
+    r = S_ISREG(e->head.mode) ? write_file(dir, temporary, e) : write_other(dir, temporary, e);
+    if (r == 0 && renameat(dir, temporary, dir, name) < 0)
+        r = -errno;
+    if (r < 0)
+        (void)unlinkat(dir, temporary, 0);
+    return r == -ENOTSUP ? 0 : r;
+}
+
+static int carry_out(int root, const struct entry *e)
+{
+    const char *name;
+    ATOLL_AUTOCLOSE int dir = open_parent(root, e->path, &name);
+
+    if (dir < 0)
+        return e->head.op == ATOLL_DIFF_PUT || dir != -ENOENT ? dir : 0;
+    switch (e->head.op) {
+    case ATOLL_DIFF_REMOVE:
+        return unlinkat(dir, name, 0) < 0 && errno != ENOENT ? -errno : 0;
+    case ATOLL_DIFF_RMDIR: /* one that has files of its own stays */
+        return unlinkat(dir, name, AT_REMOVEDIR) < 0 && errno != ENOENT && errno != ENOTEMPTY
+                   ? -errno
+                   : 0;
+    default:
+        return S_ISDIR(e->head.mode) ? put_directory(dir, name, &e->head) : put_file(dir, name, e);
+    }
+}
+
+static int read_all(int fd, struct atoll_buf *in)
+{
+    for (;;) {
+        uint8_t *tail;
+        ssize_t n;
+
+        if (atoll_buf_reserve(in, CHUNK, &tail) < 0)
+            return -EFBIG;
+        n = read(fd, tail, CHUNK);
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        if (n == 0)
+            return 0;
+        if (n > 0)
+            atoll_buf_commit(in, (size_t)n);
+    }
+}
+
+/* Records of one pass, in the order of the stream. */
+static int pass(int root, const struct atoll_buf *in, uint32_t op, bool directories, char *ret_path)
+{
+    static struct entry e;
+    const uint8_t *at = atoll_buf_head(in), *end = at + atoll_buf_size(in);
+    int r;
+
+    while ((r = next(&at, end, &e)) > 0) {
+        if (e.head.op != op || (op == ATOLL_DIFF_PUT && S_ISDIR(e.head.mode) != directories))
+            continue;
+        r = carry_out(root, &e);
+        if (r < 0) {
+            (void)snprintf(ret_path, PATH_MAX, "%s", e.path);
+            return r;
+        }
+    }
+    return r;
+}
+
+/* Directories come before their entries: the deepest is removed first. */
+static int remove_directories(int root, const struct atoll_buf *in)
+{
+    static struct entry e;
+    const uint8_t *at = atoll_buf_head(in), *end = at + atoll_buf_size(in);
+    const uint8_t **found = NULL;
+    size_t count = 0, room = 0;
+    int r = 0;
+
+    for (const uint8_t *from = at; (r = next(&at, end, &e)) > 0; from = at) {
+        if (e.head.op != ATOLL_DIFF_RMDIR)
+            continue;
+        if (count == room) {
+            const uint8_t **more = realloc(found, (2 * room + 16) * sizeof(*found));
+            if (!more) {
+                free(found);
+                return -ENOMEM;
+            }
+            found = more;
+            room = 2 * room + 16;
+        }
+        found[count++] = from;
+    }
+    while (r == 0 && count > 0) {
+        at = found[--count];
+        if (next(&at, end, &e) > 0)
+            r = carry_out(root, &e);
+    }
+    free(found);
+    return r;
+}
+
+static int check(const struct atoll_buf *in)
+{
+    static struct entry e;
+    const uint8_t *at = atoll_buf_head(in), *end = at ? at + atoll_buf_size(in) : NULL;
+    int r = at ? 1 : -EINVAL;
+
+    while (r > 0)
+        r = next(&at, end, &e);
+    return r;
+}
+
+int atoll_diff_apply(int root_fd, int in_fd, struct atoll_error *err)
+{
+    char path[PATH_MAX] = "";
+    struct atoll_buf in;
+    int r;
+
+    atoll_buf_init(&in, INPUT_MAX);
+    r = read_all(in_fd, &in);
+    if (r == 0)
+        r = check(&in);
+    if (r < 0) {
+        atoll_buf_done(&in);
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, -r, "not a whole stream of changes");
+    }
+    r = pass(root_fd, &in, ATOLL_DIFF_REMOVE, false, path);
+    if (r == 0)
+        r = remove_directories(root_fd, &in);
+    if (r == 0)
+        r = pass(root_fd, &in, ATOLL_DIFF_PUT, true, path);
+    if (r == 0)
+        r = pass(root_fd, &in, ATOLL_DIFF_PUT, false, path);
+    atoll_buf_done(&in);
+    return r < 0 ? atoll_fail_errno(err, -r, "write /%.200s", path) : 0;
+}

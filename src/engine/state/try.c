@@ -1,0 +1,293 @@
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/memory.h"
+#include "engine/engine_internal.h"
+#include "engine/json_memory.h"
+#include "engine/state/merge.h"
+#include "engine/state/state.h"
+
+/*
+ * Tries: forks, a command in each, the best is merged, all forks are destroyed.
+ */
+#define TAIL_MAX 512 /* of the output, to find its last line */
+#define WHO "the end of the try"
+
+struct attempt {
+    struct trying *trying;
+    char id[ATOLL_ID_LEN + 1];
+    struct atoll_reader *reader;
+    char tail[TAIL_MAX + 1];
+    size_t len;
+    bool ended;
+    int code; /* exit status; -1: it did not exit by itself */
+    double score;
+    char error[200];
+};
+
+struct trying {
+    struct atoll_engine *engine;
+    struct atoll_list node; /* in engine->tries */
+    char target[ATOLL_ID_LEN + 1];
+    uint32_t count, waiting;
+    struct attempt *attempts; /* owned */
+    char **argv, **env;       /* owned */
+    char *user, *cwd;         /* owned, or NULL */
+    uint32_t timeout_ms;
+    int best;     /* -1: none */
+    char *report; /* of the merge; owned, or NULL */
+    bool failed;
+    struct atoll_error error;
+    atoll_merge_fn *done;
+    void *arg;
+};
+
+static void trying_free(struct trying *t)
+{
+    atoll_list_remove(&t->node);
+    for (uint32_t i = 0; i < t->count; i++)
+        t->attempts[i].reader = atoll_reader_close(t->attempts[i].reader);
+    free(t->attempts);
+    atoll_strings_free(t->argv);
+    atoll_strings_free(t->env);
+    free(t->user);
+    free(t->cwd);
+    free(t->report);
+    free(t);
+}
+
+static json_t *describe(const struct attempt *a, uint32_t number)
+{
+    json_t *made = json_pack("{s:i, s:f}", "try", (int)number, "score", a->score);
+
+    if (a->code >= 0)
+        (void)json_object_set_new(made, "exit_code", json_integer(a->code));
+    if (*a->error)
+        (void)json_object_set_new(made, "error", json_string(a->error));
+    return made;
+}
+
+static void tell(struct trying *t)
+{
+    json_t *report = json_object(), *tries = json_array();
+    char *text;
+
+    for (uint32_t i = 0; i < t->count; i++)
+        (void)json_array_append_new(tries, describe(&t->attempts[i], i));
+    (void)json_object_set_new(report, "tries", tries);
+    (void)json_object_set_new(report, "best", t->best < 0 ? json_null() : json_integer(t->best));
+    (void)json_object_set_new(report, "merge",
+                              t->report ? atoll_json_load_own(t->report) : json_null());
+    text = atoll_json_dump(report, JSON_COMPACT);
+    t->done(t->arg, text ? text : "{}", NULL);
+    free(text);
+    json_decref(report);
+}
+
+static void on_destroyed(void *arg, const struct atoll_error *error ATOLL_UNUSED)
+{
+    struct trying *t = arg;
+
+    if (--t->waiting > 0)
+        return;
+    if (t->failed)
+        t->done(t->arg, NULL, &t->error);
+    else
+        tell(t);
+    trying_free(t);
+}
+
+static void destroy_all(struct trying *t)
+{
+    t->waiting = t->count + 1;
+    for (uint32_t i = 0; i < t->count; i++)
+        atoll_engine_destroy(t->engine, t->attempts[i].id, WHO, on_destroyed, t);
+    on_destroyed(t, NULL);
+}
+
+static void on_merged(void *arg, const char *report, const struct atoll_error *error)
+{
+    struct trying *t = arg;
+
+    t->failed = error != NULL;
+    if (error)
+        t->error = *error;
+    else
+        t->report = strdup(report);
+    destroy_all(t);
+}
+
+static void merge_best(struct trying *t)
+{
+    const char *from[2] = {NULL, NULL};
+    const struct atoll_merge_request request = {.from = from};
+
+    for (uint32_t i = 0; i < t->count; i++)
+        if (t->attempts[i].score > 0 &&
+            (t->best < 0 || t->attempts[i].score > t->attempts[t->best].score))
+            t->best = (int)i;
+    if (t->best < 0) {
+        destroy_all(t);
+        return;
+    }
+    from[0] = t->attempts[t->best].id;
+    atoll_engine_merge(t->engine, t->target, &request, on_merged, t);
+}
+
+/* The number on the last line that is not empty, or by the exit status. */
+static double score_of(struct attempt *a)
+{
+    char *line, *rest;
+    double value;
+
+    a->tail[a->len] = '\0';
+    while (a->len > 0 && strchr(" \t\r\n", a->tail[a->len - 1]))
+        a->tail[--a->len] = '\0';
+    line = strrchr(a->tail, '\n');
+    line = line ? line + 1 : a->tail;
+    value = strtod(line, &rest);
+    if (rest != line && *rest == '\0' && isfinite(value))
+        return value;
+    return a->code == 0 ? 1 : 0;
+}
+
+static void finish_attempt(struct attempt *a)
+{
+    struct trying *t = a->trying;
+
+    if (a->ended)
+        return;
+    a->ended = true;
+    a->score = *a->error ? 0 : score_of(a);
+    if (--t->waiting == 0)
+        merge_best(t);
+}
+
+static void add_tail(struct attempt *a, const uint8_t *bytes, size_t n)
+{
+    size_t keep;
+
+    if (n > TAIL_MAX) {
+        bytes += n - TAIL_MAX;
+        n = TAIL_MAX;
+    }
+    keep = ATOLL_MIN(a->len, TAIL_MAX - n);
+    memmove(a->tail, a->tail + a->len - keep, keep);
+    memcpy(a->tail + keep, bytes, n);
+    a->len = keep + n;
+}
+
+static void on_output(void *arg)
+{
+    struct attempt *a = arg;
+    struct atoll_reader_item item;
+
+    while (a->reader && atoll_reader_next(a->reader, &item) > 0) {
+        if (item.kind == ATOLL_READ_DATA && item.stream == ATOLL_STREAM_STDOUT)
+            add_tail(a, item.data, (size_t)item.length);
+        if (item.kind != ATOLL_READ_END)
+            continue;
+        a->code = item.result->kind == ATOLL_END_EXITED ? item.result->code : -1;
+        if (a->code < 0)
+            (void)snprintf(a->error, sizeof(a->error), "the command ended as %s",
+                           atoll_end_kind_name(item.result->kind));
+        a->reader = atoll_reader_close(a->reader);
+        finish_attempt(a);
+        return;
+    }
+}
+
+static void on_started(void *arg, struct atoll_exec *exec, const struct atoll_error *error)
+{
+    struct attempt *a = arg;
+    struct atoll_error err;
+
+    if (!error && atoll_reader_open(exec, 0, 0, on_output, a, &a->reader, &err) < 0)
+        error = &err;
+    if (!error)
+        return;
+    (void)snprintf(a->error, sizeof(a->error), "%.199s", error->text);
+    finish_attempt(a);
+}
+
+static void start(struct trying *t, uint32_t number)
+{
+    struct attempt *a = &t->attempts[number];
+    size_t n = t->env ? atoll_strings_count((const char *const *)t->env) : 0;
+    const char **env = atoll_alloc((n + 2) * sizeof(*env));
+    struct atoll_exec_start what = {.argv = (const char *const *)t->argv,
+                                    .env = env,
+                                    .user = t->user,
+                                    .cwd = t->cwd,
+                                    .timeout_ms = t->timeout_ms,
+                                    .is_command = true};
+    char variable[32];
+
+    for (size_t i = 0; i < n; i++)
+        env[i] = t->env[i];
+    (void)snprintf(variable, sizeof(variable), "ATOLL_TRY=%u", number);
+    env[n] = variable;
+    atoll_engine_exec(t->engine, a->id, &what, on_started, a);
+    free(env);
+}
+
+static void on_forked(void *arg, const char (*ids)[ATOLL_ID_LEN + 1], size_t count,
+                      const struct atoll_error *error)
+{
+    struct trying *t = arg;
+
+    if (error) {
+        t->done(t->arg, NULL, error);
+        trying_free(t);
+        return;
+    }
+    t->attempts = atoll_alloc(count * sizeof(*t->attempts));
+    t->count = (uint32_t)count;
+    t->waiting = t->count + 1;
+    for (uint32_t i = 0; i < t->count; i++) {
+        t->attempts[i].trying = t;
+        t->attempts[i].code = -1;
+        memcpy(t->attempts[i].id, ids[i], sizeof(t->attempts[i].id));
+    }
+    for (uint32_t i = 0; i < t->count; i++)
+        start(t, i);
+    if (--t->waiting == 0)
+        merge_best(t);
+}
+
+static char *copy(const char *text)
+{
+    char *made = text ? strdup(text) : NULL;
+
+    if (text && !made)
+        abort(); /* the daemon is crash-only */
+    return made;
+}
+
+void atoll_engine_try(struct atoll_engine *engine, const char *sandbox_id,
+                      const struct atoll_try_request *request, atoll_merge_fn *done, void *arg)
+{
+    const struct atoll_fork_request fork = {.count = request->count};
+    struct trying *t = atoll_alloc(sizeof(*t));
+
+    *t = (struct trying){.engine = engine,
+                         .timeout_ms = request->timeout_ms,
+                         .best = -1,
+                         .argv = atoll_strings_dup(request->argv),
+                         .env = request->env ? atoll_strings_dup(request->env) : NULL,
+                         .user = copy(request->user),
+                         .cwd = copy(request->cwd),
+                         .done = done,
+                         .arg = arg};
+    (void)snprintf(t->target, sizeof(t->target), "%s", sandbox_id);
+    atoll_list_push_back(&engine->tries, &t->node);
+    atoll_engine_fork(engine, sandbox_id, &fork, on_forked, t);
+}
+
+void atoll_tries_done(struct atoll_engine *engine)
+{
+    ATOLL_LIST_FOREACH (&engine->tries, node)
+        trying_free(ATOLL_CONTAINER_OF(node, struct trying, node));
+}

@@ -1,0 +1,151 @@
+"""Merges of forks into their sandbox, conflicts between them, and tries."""
+
+import os
+import subprocess
+
+import pytest
+
+from boxes import Box
+from conftest import BUILD, ROOT
+from daemons import wait_until
+from resting import mortal_daemon
+from test_state import layers, need_snapshots
+
+
+@pytest.fixture(scope="module")
+def mortal():
+    with mortal_daemon() as daemon:
+        need_snapshots(daemon.rest)
+        yield daemon
+
+
+@pytest.fixture
+def box(mortal):
+    made = Box(mortal.rest)
+    yield made
+    for one in mortal.rest.get("/api/sandboxes").json["sandboxes"]:
+        mortal.rest.delete(f"/api/sandboxes/{one['id']}")
+    wait_until(lambda: layers(mortal) == set(), 30, lambda: layers(mortal))
+
+
+class Fork(Box):
+    def __init__(self, box):
+        self.rest = box.rest
+        self.id = box.post("fork", {}).json["sandboxes"][0]["id"]
+        self.path = f"/api/sandboxes/{self.id}"
+
+
+def merge(box, *forks, **fields):
+    answer = box.post("merge", {"from": [one.id for one in forks], **fields})
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def kinds(report):
+    return {one["path"]: one["kind"] for one in report["changes"]}
+
+
+def conflicts(report):
+    return {one["path"]: (one["ours"], one["theirs"]) for one in report["conflicts"]}
+
+
+def test_what_a_fork_changed_is_brought_back(box):
+    box.out("seq 1 20 > list; mkdir d; echo old > d/f; echo gone > gone; echo x > run; ln -s a link; echo t > t; mkdir e")
+    running = box.detach("while :; do sleep 0.05; done")
+    fork = Fork(box)
+    fork.out("sed -i s/^3$/three/ list; echo new > d/new; rm gone; chmod 700 run; ln -sf b link; rm t; mkdir t; "
+             "echo in > t/in; rmdir e; echo e > e; rm d/f")
+    box.out("sed -i s/^17$/seventeen/ list; echo ours > ours")
+    dry = merge(box, fork, dryRun=True)
+    assert not dry["merged"] and dry["conflicts"] == [] and box.out("cat gone") == "gone"
+    report = merge(box, fork)
+    assert report["merged"] and report["conflicts"] == []
+    assert {path.rsplit("/", 1)[1]: kind for path, kind in kinds(report).items()} == {
+        "list": "changed", "new": "added", "gone": "removed", "run": "changed", "link": "changed", "t": "changed",
+        "in": "added", "e": "changed", "f": "removed"}
+    assert [one["joined"] for one in report["changes"] if one["path"].endswith("list")] == [True]
+    assert box.out("sed -n '3p;17p' list; cat d/new t/in e ours; readlink link; stat -c '%a %U' run; ls gone d/f 2>&1 | wc -l") \
+        == "three\nseventeen\nnew\nin\ne\nours\nb\n700 user\n2"
+    assert box.exec(running)["state"] == "running"
+    assert merge(box, fork)["changes"] == []
+
+
+def test_conflicts_are_listed_and_nothing_is_written(box):
+    box.out("printf 'a\\nb\\nc\\n' > f; echo 1 > removed; printf '\\0' > bin")
+    fork = Fork(box)
+    fork.out("sed -i s/b/theirs/ f; echo 2 > removed; printf '\\0theirs' > bin; echo fine > fine; echo t > both")
+    box.out("sed -i s/b/ours/ f; rm removed; printf '\\0ours' > bin; echo o > both")
+    report = merge(box, fork)
+    assert not report["merged"]
+    assert conflicts(report) == {"/home/user/f": ("changed", "changed"), "/home/user/removed": ("removed", "changed"),
+                                 "/home/user/bin": ("changed", "changed"), "/home/user/both": ("added", "added")}
+    assert box.out("ls; sed -n 2p f") == "bin\nboth\nf\nours"
+    assert merge(box, fork, prefer="ours")["merged"]
+    assert box.out("ls; sed -n 2p f; cat both") == "bin\nboth\nf\nfine\nours\no"
+    assert merge(box, fork, prefer="theirs")["merged"]
+    assert box.out("ls; sed -n 2p f; cat both") == "bin\nboth\nf\nfine\nremoved\ntheirs\nt"
+
+
+def test_several_forks(box):
+    box.out("echo 0 > f")
+    one, two, three = Fork(box), Fork(box), Fork(box)
+    one.out("echo 1 > one")
+    two.out("echo 2 > two")
+    three.out("echo 3 > one")
+    report = merge(box, one, two)
+    assert report["merged"] and kinds(report) == {"/home/user/one": "added", "/home/user/two": "added"}
+    assert conflicts(merge(box, three)) == {"/home/user/one": ("added", "added")}
+    assert box.out("cat one two") == "1\n2"
+
+
+def test_bad_merges(mortal, box):
+    for body, status in [({"from": [box.id]}, 400), ({"from": ["nosuchbox"]}, 404), ({"from": []}, 400),
+                         ({"from": ["x" * 26], "prefer": "mine"}, 400), ({"from": ["-"]}, 400)]:
+        assert box.post("merge", body).status == status, body
+
+
+def test_try_keeps_the_best(mortal, box):
+    box.out("echo start > result")
+    answer = box.post("try", {"count": 3, "cmd": ["sh", "-c", "echo $ATOLL_TRY > result; echo $((ATOLL_TRY % 2))"]})
+    assert answer.status == 200, answer.body
+    report = answer.json
+    assert report["best"] == 1 and report["merge"]["merged"], report
+    assert [one["score"] for one in report["tries"]] == [0, 1, 0]
+    assert box.out("cat result") == "1"
+    assert [one["id"] for one in mortal.rest.get("/api/sandboxes").json["sandboxes"]] == [box.id]
+    none = box.post("try", {"count": 2, "cmd": ["sh", "-c", "echo bad > result; exit 3"]}).json
+    assert none["best"] is None and none["merge"] is None and box.out("cat result") == "1"
+    assert [one["exit_code"] for one in none["tries"]] == [3, 3]
+
+
+def test_a_merge_can_be_undone(mortal):
+    box = Box(mortal.rest, checkpoints="command")
+    box.out("echo one > f")
+    fork = Fork(box)
+    fork.out("echo two > f")
+    assert merge(box, fork)["merged"] and box.rest.get(f"{box.path}/files", path="/home/user/f").body == b"two\n"
+    assert box.post("undo", {}).status == 200
+    assert box.out("cat f") == "one"
+    fork.destroy()
+    box.destroy()
+
+
+def test_the_command_line_and_the_example(mortal, box):
+    env = {**os.environ, "ATOLL_SOCKET": str(mortal.socket), "ATOLL": str(BUILD / "atoll")}
+
+    def atoll(*words, status=0):
+        done = subprocess.run([BUILD / "atoll", *words], text=True, capture_output=True, env=env)
+        assert done.returncode == status, done.stderr
+        return done.stdout.strip()
+
+    box.out("echo a > f")
+    fork = atoll("fork", box.id)
+    atoll("exec", fork, "--", "sh", "-c", "echo b > f; echo n > n")
+    assert atoll("merge", "--dry-run", box.id, fork) == "~ /home/user/f\n+ /home/user/n"
+    box.out("echo c > f")
+    assert "! /home/user/f  ours: changed, theirs: changed" in atoll("merge", box.id, fork, status=1)
+    assert "~ /home/user/f" in atoll("merge", "--theirs", box.id, fork)
+    assert "1  score 1  merged" in atoll("try", "--count", "2", box.id, "--", "sh", "-c", "test $ATOLL_TRY = 1 && echo t > t")
+    assert box.out("cat f t") == "b\nt"
+    done = subprocess.run([ROOT / "examples/fork-score-merge/run.sh"], text=True, capture_output=True, env=env)
+    assert done.returncode == 0 and "3 of 3 tests pass" in done.stdout, done.stdout + done.stderr
