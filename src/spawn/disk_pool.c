@@ -314,3 +314,31 @@ pid_t atoll_disk_pool_sweep(const struct atoll_spawn_host *host, const char *nam
         return -EINVAL;
     return start_removal(&(struct removal){host, subvolume, name});
 }
+
+struct flushing {
+    const struct atoll_spawn_host *host;
+    const char *id;
+};
+
+/* A snapshot has written all data of its subvolume, and only that, when it is made. */
+static int do_flush(const void *arg)
+{
+    const struct flushing *w = arg;
+    char disk[ATOLL_DISK_POOL_NAME_CAP], name[ATOLL_DISK_POOL_NAME_CAP];
+    ATOLL_AUTOCLOSE int source = ATOLL_NO_FD;
+    int r;
+
+    atoll_disk_pool_name(disk, ATOLL_DISK_POOL_KEPT, w->id);
+    atoll_disk_pool_name(name, ATOLL_DISK_POOL_PASSING, w->id);
+    source = atoll_paths_open(w->host->pool_fd, disk, O_RDONLY | O_DIRECTORY);
+    r = source < 0 ? source : atoll_btrfs_snapshot(w->host->pool_fd, name, source);
+    return r < 0 ? r : atoll_btrfs_remove(w->host->pool_fd, name);
+}
+
+pid_t atoll_disk_pool_flush(const struct atoll_spawn_host *host, const char *id)
+{
+    const struct atoll_po_ids own = {.mode = ATOLL_IDS_SINGLE};
+    const struct flushing work = {host, id};
+
+    return atoll_child_work(host, &own, do_flush, &work, &host->pool_fd, 1);
+}

@@ -21,6 +21,7 @@
 #define ATOLL_DISK_POOL_DISK 'd'
 #define ATOLL_DISK_POOL_KEPT 'k' /* a disk that can outlive its sandbox; disks/ID.cow exists */
 #define ATOLL_DISK_POOL_LAYER 'l'
+#define ATOLL_DISK_POOL_PASSING 'p' /* removed by the process that makes it */
 #define ATOLL_DISK_POOL_NAME_CAP 72
 
 void atoll_disk_pool_name(char ret[static ATOLL_DISK_POOL_NAME_CAP], char kind, const char *id);
@@ -42,6 +43,8 @@ bool atoll_disk_pool_has(const struct atoll_spawn_host *host, char kind, const c
 /* Starts a process that removes a subvolume. */
 pid_t atoll_disk_pool_remove(const struct atoll_spawn_host *host,
                              const char *name) ATOLL_MUST_CHECK;
+/* Starts a process that writes the data of a kept disk to the host's disk. */
+pid_t atoll_disk_pool_flush(const struct atoll_spawn_host *host, const char *id) ATOLL_MUST_CHECK;
 
 /* Makes layers/NAME the link to a subvolume of the pool. */
 int atoll_disk_pool_link(const struct atoll_spawn_host *host, const char *name,

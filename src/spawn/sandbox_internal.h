@@ -36,6 +36,7 @@ struct sandbox {
     struct atoll_po_ids ids; /* as in struct atoll_plan_run, like those that follow */
     bool kept_disk, existing_disk;
     bool keep_disk;          /* REMOVING: the disk is kept */
+    bool flushed;            /* REMOVING: its disk in the pool was written */
     bool frozen;             /* frozen or freezing */
     uint32_t freeze_request; /* waits for its processes to be frozen; 0: none */
     struct atoll_timer freezing;

@@ -40,13 +40,19 @@ static bool keeps_disk(const struct sandbox *s)
     return s->state == SANDBOX_FAILED ? s->existing_disk : s->keep_disk;
 }
 
-/* Starts the removal of its disk in the pool. 0: it has none there. */
+/* Starts the removal of its disk in the pool, or writes the data of one that is kept. 0: it has none there, or
+ * that is done. */
 static int remove_subvolume(struct sandbox *s)
 {
     const struct atoll_spawn_host *host = s->all->host;
     bool kept = atoll_disk_pool_has(host, ATOLL_DISK_POOL_KEPT, s->id);
     char name[ATOLL_DISK_POOL_NAME_CAP];
 
+    if (kept && keeps_disk(s) && !s->flushed) {
+        s->flushed = true;
+        s->sweeper = atoll_disk_pool_flush(host, s->id);
+        return s->sweeper < 0 ? s->sweeper : -EAGAIN;
+    }
     if (!atoll_disk_pool_has(host, ATOLL_DISK_POOL_DISK, s->id) && (!kept || keeps_disk(s)))
         return 0;
     atoll_disk_pool_name(name, kept ? ATOLL_DISK_POOL_KEPT : ATOLL_DISK_POOL_DISK, s->id);

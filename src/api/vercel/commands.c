@@ -171,7 +171,7 @@ static void started_with_logs(void *arg, struct atoll_exec *exec, const struct a
 static const char **with_sudo(const char *const *env)
 {
     static const char *const own[] = {"USER=root", "LOGNAME=root", "HOME=/root",
-                                      "SUDO_USER=" ATOLL_VERCEL_USER};
+                                      ("SUDO_USER=" ATOLL_VERCEL_USER)};
     size_t count = 0;
     const char **all;
 
