@@ -213,3 +213,50 @@ def test_drives(rest):
     assert [d["name"] for d in rest.get(f"{V2}/drives").json["drives"]] == ["data"]
     rest.delete(f"{V2}/{second['sandbox']['name']}")
     assert rest.delete(f"{V2}/drives/data").status == 200
+
+
+WRONG = {
+    "name": [5, [], {}, "a b", "/", "x" * 300], "runtime": [5, "cobol"], "image": [5, []], "ports": [5, "x", [0], [65536], ["x"], {}],
+    "source": [5, "x", [], {}, {"type": 5}, {"type": "ftp"}, {"type": "git"}, {"type": "git", "url": 5},
+               {"type": "tarball"}, {"type": "snapshot"}, {"type": "snapshot", "snapshotId": 5}],
+    "timeout": ["x", 0, -1, 1e300, [], True], "resources": [5, [], {"vcpus": 0}, {"vcpus": "x"}, {"vcpus": 1e9}, {"memory": -5}],
+    "persistent": ["x", 5, []], "env": [5, [], {"A": 5}], "tags": [5, [], {"a": 5}, {"a": None}],
+    "snapshotExpiration": ["x", [], {}], "keepLastSnapshots": [5, "x", {}, {"count": "x"}],
+    "mounts": [5, [], {"/x": 5}, {"x": {"drive": "d"}}, {"/x": {"drive": "a/b"}}, {"/x": {}}],
+    "region": [5, []], "failoverRegions": [5, "x", [5], {}],
+    "networkPolicy": [5, [], "some", {"mode": 5}, {"mode": "x"}, {"allow": 5}, {"allow": {"a.org": 5}},
+                      {"allow": {"a.org": [5]}}, {"allow": {"a.org": [{"transform": 5}]}}, {"allow": ["a b"]},
+                      {"allow": {"a.org": [{"transform": [{"headers": 5}]}]}}, {"subnets": 5},
+                      {"subnets": {"allow": ["x"]}}, {"subnets": {"allow": [5]}},
+                      {"allow": {"a.org": [{"response": {"statusCode": "x"}}]}},
+                      {"allow": {"a.org": [{"forwardURL": 5}]}}, {"allow": {"a.org": [{"forwardURL": "x"}]}}],
+}
+ONLY_CREATE = {"name", "runtime", "image", "source", "env", "mounts"}
+
+
+def test_every_member_of_every_wrong_kind(rest):
+    """Each is 400 or 410 with an error in Vercel's form, and no sandbox comes of it."""
+    made = create(rest, name="right")
+    before = len(rest.get("/api/sandboxes").json["sandboxes"])
+    ways = [("POST", V3, False), ("POST", V2, False), ("POST", V1, False), ("POST", f"{V2}/right/fork", False),
+            ("PATCH", f"{V2}/right", True)]
+    for method, path, changes in ways:
+        for name, values in WRONG.items():
+            for value in values:
+                if changes and name in ONLY_CREATE or name == "source" and "fork" in path:
+                    continue
+                answer = rest.call(method, path, {name: value})
+                case = (method, path, name, value, answer.status, answer.body)
+                assert answer.status in (400, 410), case
+                assert set(answer.json) == {"error"} and answer.json["error"]["message"], case
+        for body in (b"{", b"[]", b"5", b'{"a":1,"a":2}', b"\xff", b"[" * 100000):
+            answer = rest.call(method, path, body)
+            assert error_of(answer) == (400, "bad_request"), (method, path, body[:9])
+    sid = made["session"]["id"]
+    for value in WRONG["networkPolicy"]:
+        if isinstance(value, dict):
+            assert rest.post(f"{V2}/sessions/{sid}/network-policy", value).status == 400, value
+    for sid in ("sbx_", "sbx_x", "x", sid + "_", sid + "_1", sid + "_2", sid + "_x", sid + "_99999999999999", "sbx_" + "0" * 26):
+        assert rest.get(f"{V2}/sessions/{sid}").status == 404, sid
+    assert len(rest.get("/api/sandboxes").json["sandboxes"]) == before
+    rest.delete(f"{V2}/right")
