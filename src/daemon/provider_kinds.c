@@ -226,12 +226,11 @@ static size_t read_sizes(const json_t *array, struct atoll_size out[ATOLL_SIZES_
     return count;
 }
 
-/* Settings of a provider of a service that are not texts of its JSON object. */
+/* Settings of a provider of a service, with what they point to. */
 struct service_settings {
+    struct atoll_remote_config config;
     struct atoll_remote_header_setting headers[LISTED_MAX];
-    size_t header_count;
     struct atoll_size sizes[ATOLL_SIZES_MAX];
-    size_t size_count;
     char id[ATOLL_UUID_LEN + 16], agent[ATOLL_CONFIG_PATH_MAX];
 };
 
@@ -245,25 +244,8 @@ static int read_service(const struct atoll_daemon_place *place, const char *kind
     if (r == 0 && strcmp(entry->name, kind) != 0)
         mark_name(ret->id, entry->name);
     (void)snprintf(ret->agent, sizeof(ret->agent), "%s/atoll-agent", place->program_dir);
-    ret->size_count = read_sizes(json_object_get(o, "sizes"), ret->sizes);
-    ret->header_count = 0;
-    return r < 0
-               ? r
-               : read_headers(json_object_get(o, "headers"), ret->headers, &ret->header_count, err);
-}
-
-static int open_e2b(const struct atoll_daemon_place *place,
-                    const struct atoll_provider_settings *entry, struct atoll_provider **ret,
-                    struct atoll_error *err)
-{
-    const json_t *o = entry->settings;
-    struct service_settings s;
-    struct atoll_sync_provider *sync;
-    int r = read_service(place, "e2b", entry, &s, err);
-    const struct atoll_e2b_provider_config config = {
+    ret->config = (struct atoll_remote_config){
         .api_url = atoll_setting_text(o, "api_url"),
-        .sandbox_url = atoll_setting_text(o, "sandbox_url"),
-        .domain = atoll_setting_text(o, "domain"),
         .api_key = atoll_setting_text(o, "api_key"),
         .api_key_file = atoll_setting_text(o, "api_key_file"),
         .api_key_env = atoll_setting_text(o, "api_key_env"),
@@ -273,16 +255,32 @@ static int open_e2b(const struct atoll_daemon_place *place,
         .timeout_s = (uint32_t)atoll_setting_number(o, "timeout"),
         .region = atoll_setting_text(o, "region"),
         .isolation = atoll_setting_text(o, "isolation"),
-        .sizes = s.sizes,
-        .size_count = s.size_count,
-        .headers = s.headers,
-        .header_count = s.header_count,
-        .daemon_id = s.id,
-        .agent_path = s.agent,
+        .sizes = ret->sizes,
+        .size_count = read_sizes(json_object_get(o, "sizes"), ret->sizes),
+        .headers = ret->headers,
+        .daemon_id = ret->id,
+        .agent_path = ret->agent,
     };
+    return r < 0 ? r
+                 : read_headers(json_object_get(o, "headers"), ret->headers,
+                                &ret->config.header_count, err);
+}
+
+static int open_e2b(const struct atoll_daemon_place *place,
+                    const struct atoll_provider_settings *entry, struct atoll_provider **ret,
+                    struct atoll_error *err)
+{
+    struct service_settings s;
+    struct atoll_sync_provider *sync;
+    int r = read_service(place, "e2b", entry, &s, err);
 
     if (r == 0)
-        r = atoll_e2b_provider_new(&config, &sync, err);
+        r = atoll_e2b_provider_new(
+            &(struct atoll_e2b_provider_config){
+                .common = s.config,
+                .sandbox_url = atoll_setting_text(entry->settings, "sandbox_url"),
+                .domain = atoll_setting_text(entry->settings, "domain")},
+            &sync, err);
     return r < 0 ? r : sync_up(place, entry, sync, ret, err);
 }
 
@@ -290,35 +288,19 @@ static int open_daytona(const struct atoll_daemon_place *place,
                         const struct atoll_provider_settings *entry, struct atoll_provider **ret,
                         struct atoll_error *err)
 {
-    const json_t *o = entry->settings;
     struct service_settings s;
     struct atoll_sync_provider *sync;
     int r = read_service(place, "daytona", entry, &s, err);
-    const struct atoll_daytona_provider_config config = {
-        .api_url = atoll_setting_text(o, "api_url"),
-        .toolbox_url = atoll_setting_text(o, "toolbox_url"),
-        .api_key = atoll_setting_text(o, "api_key"),
-        .api_key_file = atoll_setting_text(o, "api_key_file"),
-        .api_key_env = atoll_setting_text(o, "api_key_env"),
-        .key_of_request = atoll_setting_is_true(o, "key_of_request"),
-        .ca_file = atoll_setting_text(o, "ca_file"),
-        .snapshot = atoll_setting_text(o, "template"),
-        .timeout_s = (uint32_t)atoll_setting_number(o, "timeout"),
-        .target = atoll_setting_text(o, "region"),
-        .user = atoll_setting_text(o, "user"),
-        .isolation = atoll_setting_text(o, "isolation"),
-        .pause = atoll_setting_is_true(o, "pause"),
-        .is_public = atoll_setting_is_true(o, "public"),
-        .sizes = s.sizes,
-        .size_count = s.size_count,
-        .headers = s.headers,
-        .header_count = s.header_count,
-        .daemon_id = s.id,
-        .agent_path = s.agent,
-    };
 
     if (r == 0)
-        r = atoll_daytona_provider_new(&config, &sync, err);
+        r = atoll_daytona_provider_new(
+            &(struct atoll_daytona_provider_config){
+                .common = s.config,
+                .toolbox_url = atoll_setting_text(entry->settings, "toolbox_url"),
+                .user = atoll_setting_text(entry->settings, "user"),
+                .pause = atoll_setting_is_true(entry->settings, "pause"),
+                .is_public = atoll_setting_is_true(entry->settings, "public")},
+            &sync, err);
     return r < 0 ? r : sync_up(place, entry, sync, ret, err);
 }
 

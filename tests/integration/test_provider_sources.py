@@ -257,21 +257,27 @@ def files_with(text, directory):
             if path.is_file() and path.stat().st_size < 64 << 20 and text.encode() in path.read_bytes()]
 
 
+def settings_of(kind, service):
+    return (f"api_url: '{service.url}', sandbox_url: '{service.url}'" if kind == "e2b" else
+            f"api_url: '{service.url}/daytona'")
+
+
+@pytest.mark.parametrize("kind", ["e2b", "daytona"])
 @pytest.mark.parametrize("own", [False, True])
-def test_a_key_of_the_request(service, own):
+def test_a_key_of_the_request(service, own, kind):
     """The sandbox is made, reached and removed in the account of the client, also by the next daemon."""
     key = Rest(service.daemon.socket).post("/api/keys", {"tenant": "guest", "scope": "write"}).json["key"]
     setting = f"api_key: '{service.key}'" if own else "key_of_request: true"
-    text = f"native: {{}}\ne2b: {{{setting}, api_url: '{service.url}', sandbox_url: '{service.url}'}}\n"
+    text = f"native: {{}}\n{kind}: {{{setting}, {settings_of(kind, service)}}}\n"
     with daemon_with(text) as daemon:
-        wait_up(daemon, "e2b")
+        wait_up(daemon, kind)
         rest = Rest(daemon.socket)
-        without = rest.post("/api/sandboxes", {"provider": "e2b"})
-        assert without.status == 201 if own else "give e2b.apiKey" in without.error["message"], without.body
-        wrong = rest.post("/api/sandboxes", {"provider": "e2b", "e2b": {"apiKey": "e2b_" + "0" * 40}})
+        without = rest.post("/api/sandboxes", {"provider": kind})
+        assert without.status == 201 if own else f"give {kind}.apiKey" in without.error["message"], without.body
+        wrong = rest.post("/api/sandboxes", {"provider": kind, kind: {"apiKey": "e2b_" + "0" * 40}})
         assert wrong.status >= 400 and b"e2b_000" not in wrong.body, wrong.body
         assert said_at(service, "guest") == []
-        made = rest.post("/api/sandboxes", {"provider": "e2b", "e2b": {"apiKey": key}})
+        made = rest.post("/api/sandboxes", {"provider": kind, kind: {"apiKey": key}})
         assert made.status == 201 and key.encode() not in made.body, made.body
         assert len(said_at(service, "guest")) == 1
         daemon.process.kill()
@@ -285,6 +291,29 @@ def test_a_key_of_the_request(service, own):
         assert rest.delete(path).status == 204
         wait_until(lambda: said_at(service, "guest") == [], 30, daemon.log_tail)
         assert key not in daemon.log.read_text()
+
+
+def test_daytona_of_the_environment(service):
+    """DAYTONA_API_KEY is enough; a policy that the service cannot enforce is refused before a sandbox is made."""
+    with daemon_with(DAYTONA_API_KEY=service.key, DAYTONA_API_URL=f"{service.url}/daytona") as daemon:
+        wait_up(daemon, "daytona")
+        shown = facts(daemon, "daytona")
+        assert (shown["source"], shown["named_only"]) == ("environment DAYTONA_API_KEY", True)
+        made = create(daemon, provider="daytona", daytona={"snapshot": "daytona-medium"})
+        assert made.status == 201 and made.json["provider"] == "daytona", made.body
+        before = len(said_at(service, "default"))
+        policy = {"mode": "bridge", "default": "deny", "rules": [{"allow": "1.2.3.4:443"}]}
+        answer = create(daemon, provider="daytona", network=policy)
+        assert answer.status == 501 and "ports" in answer.error["message"], answer.body
+        for wrong in ({"provider": "native", "daytona": {"apiKey": "x"}},
+                      {"provider": "daytona", "daytona": {"target": "a\r\nX: y"}},
+                      {"provider": "daytona", "daytona": {"target": "a"}, "e2b": {"region": "b"}},
+                      {"provider": "daytona", "daytona": {"snapshot": "a"}, "template": "b"},
+                      {"provider": "daytona", "daytona": {"place": "x"}}):
+            assert create(daemon, **wrong).status == 400, wrong
+        unknown = create(daemon, provider="daytona", daytona={"snapshot": "no-such-snapshot"})
+        assert unknown.status == 400 and "no-such-snapshot" in unknown.error["message"], unknown.body
+        assert len(said_at(service, "default")) == before
 
 
 def test_credentials_enable_requests_that_name_it(service):

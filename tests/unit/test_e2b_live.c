@@ -12,12 +12,12 @@ static char agent_path[512];
 static struct atoll_sync_provider *provider(const char *name)
 {
     char daemon_id[64]; /* of this run */
-    struct atoll_e2b_provider_config config = {.api_url = url,
+    struct atoll_e2b_provider_config config = {.common.api_url = url,
                                                .sandbox_url = url,
-                                               .api_key = key,
-                                               .ca_file = getenv("ATOLL_TEST_E2B_CA"),
-                                               .daemon_id = daemon_id,
-                                               .agent_path = agent_path};
+                                               .common.api_key = key,
+                                               .common.ca_file = getenv("ATOLL_TEST_E2B_CA"),
+                                               .common.daemon_id = daemon_id,
+                                               .common.agent_path = agent_path};
     struct atoll_sync_provider *p = NULL;
     struct atoll_error err = {0};
 

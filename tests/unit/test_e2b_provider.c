@@ -23,12 +23,12 @@ static struct atoll_sync_call within(int ms)
 
 static struct atoll_sync_provider *provider_at(struct fake_http *h)
 {
-    struct atoll_e2b_provider_config config = {.api_url = h->url,
+    struct atoll_e2b_provider_config config = {.common.api_url = h->url,
                                                .sandbox_url = h->url,
-                                               .api_key = KEY,
-                                               .daemon_id = "d-1",
-                                               .agent_path = "/proc/self/exe",
-                                               .timeout_s = 7200};
+                                               .common.api_key = KEY,
+                                               .common.daemon_id = "d-1",
+                                               .common.agent_path = "/proc/self/exe",
+                                               .common.timeout_s = 7200};
     struct atoll_sync_provider *p = NULL;
     struct atoll_error error;
 
@@ -580,12 +580,12 @@ static void isolations(void **state)
 
     (void)state;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++) {
-        const struct atoll_e2b_provider_config config = {.api_url = rows[i].api_url,
+        const struct atoll_e2b_provider_config config = {.common.api_url = rows[i].api_url,
                                                          .domain = rows[i].domain,
-                                                         .isolation = rows[i].said,
-                                                         .api_key = KEY,
-                                                         .daemon_id = "d",
-                                                         .agent_path = "/proc/self/exe"};
+                                                         .common.isolation = rows[i].said,
+                                                         .common.api_key = KEY,
+                                                         .common.daemon_id = "d",
+                                                         .common.agent_path = "/proc/self/exe"};
         struct atoll_sync_provider *p = NULL;
         struct atoll_error error;
 
@@ -599,7 +599,7 @@ static void bad_configs(void **state)
 {
     static const struct atoll_remote_header_setting two_lines = {"A", "b\r\nC: d"};
     const struct atoll_e2b_provider_config good = {
-        .api_key = KEY, .daemon_id = "d", .agent_path = "/bin/true"};
+        .common.api_key = KEY, .common.daemon_id = "d", .common.agent_path = "/bin/true"};
     struct atoll_e2b_provider_config bad[8];
     struct atoll_sync_provider *p = NULL;
     struct atoll_error error;
@@ -607,16 +607,16 @@ static void bad_configs(void **state)
     (void)state;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(bad); i++)
         bad[i] = good;
-    bad[0].api_url = "ftp://x";
-    bad[1].api_url = "http://user:pass@x";
-    bad[2].api_key = "a\nb";
-    bad[3].api_key = NULL;
-    bad[3].api_key_env = "ATOLL_TEST_NO_SUCH_VARIABLE";
-    bad[4].daemon_id = "a&b";
-    bad[5].headers = &two_lines;
-    bad[5].header_count = 1;
-    bad[6].api_key = NULL;
-    bad[6].api_key_file = "/nonexistent";
+    bad[0].common.api_url = "ftp://x";
+    bad[1].common.api_url = "http://user:pass@x";
+    bad[2].common.api_key = "a\nb";
+    bad[3].common.api_key = NULL;
+    bad[3].common.api_key_env = "ATOLL_TEST_NO_SUCH_VARIABLE";
+    bad[4].common.daemon_id = "a&b";
+    bad[5].common.headers = &two_lines;
+    bad[5].common.header_count = 1;
+    bad[6].common.api_key = NULL;
+    bad[6].common.api_key_file = "/nonexistent";
     bad[7].domain = "a/b";
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(bad); i++) {
         assert_true(atoll_e2b_provider_new(&bad[i], &p, &error) < 0);

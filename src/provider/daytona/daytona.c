@@ -75,44 +75,25 @@ static bool is_set(const char *text)
 static int take_texts(struct atoll_daytona_provider *p,
                       const struct atoll_daytona_provider_config *c, struct atoll_error *err)
 {
-    int r = atoll_remote_take_url("daytona", "api_url", is_set(c->api_url) ? c->api_url : CLOUD,
+    int r = atoll_remote_take_url("daytona", "api_url",
+                                  is_set(c->common.api_url) ? c->common.api_url : CLOUD,
                                   &p->remote.api.url, err);
 
     if (r == 0 && is_set(c->toolbox_url))
         r = atoll_remote_take_url("daytona", "toolbox_url", c->toolbox_url, &p->toolbox_url, err);
     if (r == 0)
-        r = atoll_remote_take_text(c->snapshot, "", &p->snapshot, err);
+        r = atoll_remote_take_text(c->common.template_id, "", &p->snapshot, err);
     if (r == 0)
-        r = atoll_remote_take_text(c->target, "", &p->target, err);
+        r = atoll_remote_take_text(c->common.region, "", &p->target, err);
     return r < 0 ? r : atoll_remote_take_text(c->user, "", &p->user, err);
 }
 
-static int init(struct atoll_daytona_provider *p, const struct atoll_daytona_provider_config *c,
-                struct atoll_error *err)
-{
-    const struct atoll_remote_config config = {
-        .api_key = c->api_key,
-        .api_key_file = c->api_key_file,
-        .api_key_env = is_set(c->api_key_env) ? c->api_key_env : "DAYTONA_API_KEY",
-        .key_of_request = c->key_of_request,
-        .ca_file = c->ca_file,
-        .sizes = c->sizes,
-        .size_count = c->size_count,
-        .timeout_s = c->timeout_s,
-        .isolation = is_set(c->isolation) ? c->isolation
-                     : is_set(c->api_url) ? ops.caps.isolation
-                                          : "container",
-        .headers = c->headers,
-        .header_count = c->header_count,
-        .daemon_id = c->daemon_id,
-        .agent_path = c->agent_path,
-    };
-    int r = atoll_remote_provider_init(&p->remote, &ops, &atoll_daytona_remote_ops, &config, err);
-
-    p->is_public = c->is_public;
-    p->remote.ops.caps.pause = c->pause;
-    return r < 0 ? r : atoll_remote_header(&p->remote.api.headers, err, "X-Daytona-Source: atoll");
-}
+static const struct atoll_remote_kind kind = {
+    .ops = &ops,
+    .remote_ops = &atoll_daytona_remote_ops,
+    .service = &atoll_daytona_service,
+    .key_env = "DAYTONA_API_KEY",
+};
 
 int atoll_daytona_provider_new(const struct atoll_daytona_provider_config *config,
                                struct atoll_sync_provider **ret, struct atoll_error *err)
@@ -122,10 +103,15 @@ int atoll_daytona_provider_new(const struct atoll_daytona_provider_config *confi
 
     if (!p)
         return atoll_fail_errno(err, ENOMEM, "daytona");
-    p->remote.api.service = &atoll_daytona_service;
+    p->is_public = config->is_public;
     r = take_texts(p, config, err);
     if (r == 0)
-        r = init(p, config, err);
+        r = atoll_remote_header(&p->remote.api.headers, err, "X-Daytona-Source: atoll");
+    if (r == 0)
+        r = atoll_remote_provider_init(
+            &p->remote, &kind, &config->common,
+            is_set(config->common.api_url) ? ops.caps.isolation : "container", err);
+    p->remote.ops.caps.pause = config->pause;
     if (r < 0)
         (void)provider_free(&p->remote.base);
     else

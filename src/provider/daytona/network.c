@@ -46,7 +46,9 @@ static int add_rule(struct atoll_buf *addresses, struct atoll_buf *domains,
     if (!t->domain && (t->bits < 96 || !IN6_IS_ADDR_V4MAPPED(&t->address)))
         return refuse(err, "it has rules for IPv6 addresses");
     atoll_network_target_print(t, text, sizeof(text));
-    if (atoll_buf_appendf(to, "%s%s", atoll_buf_size(to) > 0 ? "," : "", text) < 0)
+    /* The service wants ranges: an address is one of its own. */
+    if (atoll_buf_appendf(to, "%s%s%s", atoll_buf_size(to) > 0 ? "," : "", text,
+                          t->domain || t->bits < 128 ? "" : "/32") < 0)
         return refuse(err, "it has too many rules");
     return 0;
 }

@@ -83,9 +83,10 @@ static int take_addresses(struct atoll_e2b_provider *p, const struct atoll_e2b_p
         return r;
     if (strlen(p->domain) > ATOLL_E2B_DOMAIN_MAX || strpbrk(p->domain, "/@?# \t\r\n"))
         return refuse(err, "domain must be a name such as e2b.app");
-    p->domain_is_known = (c->domain && *c->domain) || !c->api_url || !*c->api_url;
+    p->domain_is_known = (c->domain && *c->domain) || !c->common.api_url || !*c->common.api_url;
     (void)snprintf(url, sizeof(url), "https://api.%s", p->domain);
-    r = atoll_remote_take_url("e2b", "api_url", c->api_url && *c->api_url ? c->api_url : url,
+    r = atoll_remote_take_url("e2b", "api_url",
+                              c->common.api_url && *c->common.api_url ? c->common.api_url : url,
                               &p->remote.api.url, err);
     if (r == 0 && c->sandbox_url && *c->sandbox_url)
         r = atoll_remote_take_url("e2b", "sandbox_url", c->sandbox_url, &p->sandbox_url, err);
@@ -96,9 +97,9 @@ static int take_addresses(struct atoll_e2b_provider *p, const struct atoll_e2b_p
 static const char *isolation_of(const struct atoll_e2b_provider *p,
                                 const struct atoll_e2b_provider_config *c)
 {
-    bool cloud = (!c->api_url || !*c->api_url) && strcmp(p->domain, CLOUD) == 0;
+    bool cloud = (!c->common.api_url || !*c->common.api_url) && strcmp(p->domain, CLOUD) == 0;
 
-    return c->isolation && *c->isolation ? c->isolation : cloud ? "microvm" : ops.caps.isolation;
+    return cloud ? "microvm" : ops.caps.isolation;
 }
 
 static int take_region(struct atoll_e2b_provider *p, const char *region, struct atoll_error *err)
@@ -110,47 +111,31 @@ static int take_region(struct atoll_e2b_provider *p, const char *region, struct 
     return atoll_remote_header(&p->remote.api.headers, err, "X-Region: %s", region);
 }
 
-static int init(struct atoll_e2b_provider *p, const struct atoll_e2b_provider_config *c,
-                struct atoll_error *err)
-{
-    const struct atoll_remote_config config = {
-        .api_key = c->api_key,
-        .api_key_file = c->api_key_file,
-        .api_key_env = c->api_key_env && *c->api_key_env ? c->api_key_env : "E2B_API_KEY",
-        .key_of_request = c->key_of_request,
-        .ca_file = c->ca_file,
-        .sizes = c->sizes,
-        .size_count = c->size_count,
-        .timeout_s = c->timeout_s,
-        .isolation = isolation_of(p, c),
-        .headers = c->headers,
-        .header_count = c->header_count,
-        .daemon_id = c->daemon_id,
-        .agent_path = c->agent_path,
-        .gzip = true,
-        .header = "x-next-token", /* cursor of the next page of a list */
-    };
-    int r = atoll_remote_take_text(c->template_id, "base", &p->template_id, err);
-
-    if (r == 0)
-        r = take_region(p, c->region, err);
-    return r < 0
-               ? r
-               : atoll_remote_provider_init(&p->remote, &ops, &atoll_e2b_remote_ops, &config, err);
-}
+static const struct atoll_remote_kind kind = {
+    .ops = &ops,
+    .remote_ops = &atoll_e2b_remote_ops,
+    .service = &atoll_e2b_service,
+    .key_env = "E2B_API_KEY",
+    .header = "x-next-token", /* cursor of the next page of a list */
+    .gzip = true,
+};
 
 int atoll_e2b_provider_new(const struct atoll_e2b_provider_config *config,
                            struct atoll_sync_provider **ret, struct atoll_error *err)
 {
+    const struct atoll_remote_config *common = &config->common;
     struct atoll_e2b_provider *p = calloc(1, sizeof(*p));
     int r;
 
     if (!p)
         return atoll_fail_errno(err, ENOMEM, "e2b");
-    p->remote.api.service = &atoll_e2b_service;
     r = take_addresses(p, config, err);
     if (r == 0)
-        r = init(p, config, err);
+        r = atoll_remote_take_text(common->template_id, "base", &p->template_id, err);
+    if (r == 0)
+        r = take_region(p, common->region, err);
+    if (r == 0)
+        r = atoll_remote_provider_init(&p->remote, &kind, common, isolation_of(p, config), err);
     if (r < 0)
         (void)provider_free(&p->remote.base);
     else

@@ -18,10 +18,13 @@ static int refuse(const struct atoll_remote_provider *p, struct atoll_error *err
 }
 
 static int take_key(struct atoll_remote_provider *p, const struct atoll_remote_config *c,
-                    struct atoll_error *err)
+                    const char *env, struct atoll_error *err)
 {
     const struct atoll_remote_key key = {
-        .value = c->api_key, .file = c->api_key_file, .env = c->api_key_env};
+        .value = c->api_key,
+        .file = c->api_key_file,
+        .env = c->api_key_env && *c->api_key_env ? c->api_key_env : env,
+    };
     int r = c->key_of_request ? 0 : atoll_remote_take_key(p->base.ops->name, &key, &p->key, err);
 
     p->api.secret = p->key;
@@ -42,9 +45,9 @@ static int take_headers(struct atoll_remote_provider *p, const struct atoll_remo
 }
 
 static int take_rest(struct atoll_remote_provider *p, const struct atoll_remote_config *c,
-                     struct atoll_error *err)
+                     const char *isolation, struct atoll_error *err)
 {
-    int r = atoll_remote_take_text(c->isolation, "unknown", &p->isolation, err);
+    int r = atoll_remote_take_text(c->isolation, isolation, &p->isolation, err);
 
     p->ops.caps.isolation = p->isolation;
     p->size_count = ATOLL_MIN(c->size_count, (size_t)ATOLL_SIZES_MAX);
@@ -83,19 +86,19 @@ static int extend(void *arg, const char *handle, uint32_t lease_s,
     return r == 0 && ret->url && ret->body ? 0 : -ENOMEM;
 }
 
-static int start(struct atoll_remote_provider *p, const struct atoll_remote_config *c,
-                 struct atoll_error *err)
+static int start(struct atoll_remote_provider *p, const struct atoll_remote_kind *kind,
+                 const struct atoll_remote_config *c, struct atoll_error *err)
 {
-    const struct atoll_remote_service *service = p->api.service;
+    const struct atoll_remote_service *service = kind->service;
     int r = atoll_remote_http_new(
         &(struct atoll_remote_http_config){.service = service, .ca = c->ca_file}, &p->api.http,
         err);
 
     if (r < 0)
         return r;
-    p->api.header = c->header;
+    p->api.header = kind->header;
     p->api.timeout_ms = REQUEST_MS;
-    p->agent = atoll_remote_agent_new(c->agent_path, c->gzip);
+    p->agent = atoll_remote_agent_new(c->agent_path, kind->gzip);
     p->leases = atoll_remote_leases_new(service, c->timeout_s, p->remote_ops->record_size);
     if (!p->leases || !p->agent)
         return atoll_fail_errno(err, ENOMEM, "%s", p->base.ops->name);
@@ -109,21 +112,23 @@ static int start(struct atoll_remote_provider *p, const struct atoll_remote_conf
                                  &p->pump, err);
 }
 
-int atoll_remote_provider_init(struct atoll_remote_provider *p, const struct atoll_sync_ops *ops,
-                               const struct atoll_remote_ops *remote_ops,
-                               const struct atoll_remote_config *config, struct atoll_error *err)
+int atoll_remote_provider_init(struct atoll_remote_provider *p,
+                               const struct atoll_remote_kind *kind,
+                               const struct atoll_remote_config *config, const char *isolation,
+                               struct atoll_error *err)
 {
     int r;
 
-    p->ops = *ops;
+    p->ops = *kind->ops;
     p->base.ops = &p->ops;
-    p->remote_ops = remote_ops;
-    r = take_key(p, config, err);
+    p->remote_ops = kind->remote_ops;
+    p->api.service = kind->service;
+    r = take_key(p, config, kind->key_env, err);
     if (r == 0)
         r = take_headers(p, config, err);
     if (r == 0)
-        r = take_rest(p, config, err);
-    return r < 0 ? r : start(p, config, err);
+        r = take_rest(p, config, isolation, err);
+    return r < 0 ? r : start(p, kind, config, err);
 }
 
 void atoll_remote_provider_done(struct atoll_remote_provider *p)

@@ -81,30 +81,43 @@ struct atoll_remote_provider {
     struct atoll_remote_agent *agent;
 };
 
-/* Settings that all have; a field that is NULL or 0 has a default. */
+/* Settings that all such providers have. A field that is NULL or 0 has a default, which the provider
+ * names. */
 struct atoll_remote_config {
+    const char *api_url;
     const char *api_key;            /* the key itself, or */
     const char *api_key_file;       /* a file with only the key, or */
-    const char *api_key_env;        /* the environment variable with the key; required */
+    const char *api_key_env;        /* the environment variable with the key */
     bool key_of_request;            /* no key of its own: spec.credential is required */
     const char *ca_file;            /* PEM; for a certificate that the system does not trust */
+    const char *template_id;        /* of requests that name none */
     const struct atoll_size *sizes; /* templates by size: the request's limits choose one */
     size_t size_count;
-    uint32_t timeout_s;    /* how long a sandbox outlives its daemon: 3600 */
-    const char *isolation; /* isolation of the service: required */
+    uint32_t timeout_s; /* how long a sandbox outlives its daemon: 3600 */
+    const char *region;
+    const char *isolation;                             /* isolation of the service */
     const struct atoll_remote_header_setting *headers; /* sent with every request to the API */
     size_t header_count;
     const char *daemon_id;  /* marks this daemon's sandboxes: a-z, 0-9 and '-'; required */
     const char *agent_path; /* the static atoll-agent; required */
-    bool gzip;              /* uploads of the agent are compressed */
-    const char *header;     /* of every answer to return: see api.h; may be NULL */
 };
 
-/* p: zeroed, with api.url and api.service. ops, remote_ops: borrowed; the capabilities are copied, with the
- * isolation of the config. On failure the caller frees p. */
-int atoll_remote_provider_init(struct atoll_remote_provider *p, const struct atoll_sync_ops *ops,
-                               const struct atoll_remote_ops *remote_ops,
-                               const struct atoll_remote_config *config,
+/* What a kind of provider is: constants. */
+struct atoll_remote_kind {
+    const struct atoll_sync_ops
+        *ops; /* its capabilities are copied, with the isolation of the config */
+    const struct atoll_remote_ops *remote_ops;
+    const struct atoll_remote_service *service;
+    const char *key_env; /* the variable of the key, if the config names none */
+    const char *header;  /* of every answer to return: see api.h; may be NULL */
+    bool gzip;           /* uploads of the agent are compressed */
+};
+
+/* p: zeroed, except api.url and further headers of requests. isolation: if the config names none. On
+ * failure the caller frees p. */
+int atoll_remote_provider_init(struct atoll_remote_provider *p,
+                               const struct atoll_remote_kind *kind,
+                               const struct atoll_remote_config *config, const char *isolation,
                                struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Frees what is inside. Accepts a half-made one. */
 void atoll_remote_provider_done(struct atoll_remote_provider *p);
