@@ -5,11 +5,8 @@
 #include <unistd.h>
 #include "base/text.h"
 #include "cli/collection.h"
-#include "cli/lines.h"
 #include "cli/print.h"
-#include "cli/request.h"
-
-#define LINE_MAX_BYTES ((size_t)16 * 1024 * 1024)
+#include "cli/progress.h"
 
 struct pull_options {
     struct atoll_cli_common common;
@@ -26,127 +23,39 @@ static const struct atoll_cli_option pull_options[] = {
     {0},
 };
 
-struct pull {
-    const char *image;
-    bool quiet, terminal;
-    const char *body; /* the rest of the request */
-    struct atoll_cli_lines lines;
-    json_t *made;  /* owned; set by the last line of a pull that succeeded */
-    json_t *error; /* owned; set by the last line of one that failed */
-};
-
-/* One line that is written anew on a terminal. */
-static void show_progress(const struct pull *p, const char *text)
+static int print_pulled(struct atoll_cli *cli, const json_t *made, bool quiet,
+                        struct atoll_error *err)
 {
-    if (p->quiet)
-        return;
-    (void)fputs(p->terminal ? "\r\033[K" : "", stderr);
-    atoll_cli_put(stderr, p->image);
-    (void)fputs(": ", stderr);
-    atoll_cli_put(stderr, text);
-    (void)fputs(p->terminal ? "" : "\n", stderr);
-    (void)fflush(stderr);
-}
-
-static void take_line(void *arg, const char *text, size_t n)
-{
-    struct pull *p = arg;
-    json_t *o = atoll_link_parse_json(text, n);
-    const char *progress = atoll_link_text(o, "progress", NULL);
-
-    if (progress)
-        show_progress(p, progress);
-    if (json_object_get(o, "image") && !p->made)
-        p->made = json_incref(json_object_get(o, "image"));
-    if (json_object_get(o, "error") && !p->error)
-        p->error = json_incref(o);
-    json_decref(o);
-}
-
-static int conclude(struct atoll_cli *cli, const struct pull *p, struct atoll_error *err)
-{
+    double bytes = atoll_link_number(made, "size_bytes", 0);
     char size[16];
-    double bytes;
 
-    if (p->error)
-        return atoll_link_daemon_error(cli->client, p->error, 0, err);
-    if (!p->made)
-        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE,
-                          "the daemon's answer ended early: the result of the pull is unknown");
     if (cli->json)
-        return atoll_cli_print_json(p->made, err);
-    bytes = atoll_link_number(p->made, "size_bytes", 0);
-    if (p->quiet)
+        return atoll_cli_print_json(made, err);
+    if (quiet)
         (void)printf("sha256:");
     else
         (void)printf("image ");
-    atoll_cli_put(stdout, atoll_link_text(p->made, p->quiet ? "digest" : "reference", "?"));
-    if (!p->quiet)
+    atoll_cli_put(stdout, atoll_link_text(made, quiet ? "digest" : "reference", "?"));
+    if (!quiet)
         (void)printf(" is ready, %s",
                      atoll_text_format_size(bytes > 0 && bytes < 9e18 ? (uint64_t)bytes : 0, size));
     (void)putchar('\n');
     return ATOLL_CLI_OK;
 }
 
-static ssize_t read_body(void *arg, void *buf, size_t n)
-{
-    struct pull *p = arg;
-
-    n = ATOLL_MIN(n, strlen(p->body));
-    memcpy(buf, p->body, n);
-    p->body += n;
-    return (ssize_t)n;
-}
-
-static int take_answer(void *arg, const void *bytes, size_t n)
-{
-    struct pull *p = arg;
-
-    return atoll_cli_lines_write(&p->lines, bytes, n);
-}
-
-static int send(struct atoll_cli *cli, const json_t *request, struct pull *p,
-                struct atoll_error *err)
-{
-    ATOLL_AUTOFREE char *text = json_dumps(request, JSON_COMPACT);
-    const struct atoll_http_transfer transfer = {.read = read_body,
-                                                 .length = text ? (int64_t)strlen(text) : 0,
-                                                 .write = take_answer,
-                                                 .arg = p};
-    int r;
-
-    if (!text)
-        return atoll_fail_errno(err, ENOMEM, "request");
-    p->body = text;
-    atoll_cli_lines_init(&p->lines, LINE_MAX_BYTES, take_line, p);
-    atoll_cli_set_timeout(cli, -1); /* the daemon has the timeout */
-    r = atoll_cli_stream(cli, "POST", "/api/images/pull", &transfer, NULL, err);
-    atoll_cli_lines_done(&p->lines);
-    explicit_bzero(text, strlen(text)); /* it may have a password */
-    return r;
-}
-
 static int pull(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED, char **argv,
                 struct atoll_error *err)
 {
     const struct pull_options *o = options;
-    ATOLL_AUTOJSON json_t *request = json_pack("{s:s}", "image", argv[0]);
-    struct pull p = {
-        .image = argv[0], .quiet = o->quiet || cli->json, .terminal = isatty(STDERR_FILENO) == 1};
+    ATOLL_AUTOJSON json_t *request = json_pack("{s:s}", "image", argv[0]), *reply = NULL;
     int r = request ? atoll_cli_add_registry(request, argv[0], o->registry_user, err)
                     : atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                                  "the name of an image must be UTF-8");
 
-    if (r < 0)
-        return r;
-    r = send(cli, request, &p, err);
-    if (p.terminal && !p.quiet)
-        (void)fputs("\r\033[K", stderr);
-    if (r >= 0)
-        r = conclude(cli, &p, err);
-    json_decref(p.made);
-    json_decref(p.error);
-    return r;
+    if (r == 0)
+        r = atoll_cli_post_progress(cli, "/api/images/pull", request, argv[0],
+                                    o->quiet || cli->json, &reply, err);
+    return r < 0 ? r : print_pulled(cli, json_object_get(reply, "image"), o->quiet, err);
 }
 
 const struct atoll_cli_verb atoll_cli_pull = {

@@ -7,7 +7,7 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "cli/print.h"
-#include "cli/request.h"
+#include "cli/progress.h"
 #include "cli/save.h"
 #include "cli/template.h"
 
@@ -30,7 +30,8 @@ static int push(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSE
                 struct atoll_error *err)
 {
     const struct push_options *o = options;
-    ATOLL_AUTOJSON json_t *request = json_pack("{s:s}", "image", argv[1]), *reply = NULL;
+    ATOLL_AUTOJSON json_t *request = json_pack("{s:s, s:b}", "image", argv[1], "progress", 1),
+                          *reply = NULL;
     struct atoll_link_target target;
     char size[16];
     double bytes;
@@ -40,9 +41,9 @@ static int push(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSE
 
     if (r == 0)
         r = atoll_link_target(&target, err, "/api/templates/%s/push", argv[0]);
-    atoll_cli_set_timeout(cli, -1); /* the daemon has the timeout */
     if (r == 0)
-        r = atoll_cli_call(cli, "POST", target.text, request, &reply, err);
+        r = atoll_cli_post_progress(cli, target.text, request, argv[1], o->quiet || cli->json,
+                                    &reply, err);
     if (r < 0)
         return r;
     if (cli->json)

@@ -24,6 +24,8 @@
 
 struct reader {
     struct atoll_image_part part;
+    const struct atoll_image_call *call;
+    int64_t reported_ms;
 };
 
 static ssize_t read_part(void *arg, void *out, size_t cap)
@@ -34,6 +36,11 @@ static ssize_t read_part(void *arg, void *out, size_t cap)
 
     if (got > 0)
         reader->part.at += (uint64_t)got;
+    if (got > 0 && reader->call->progress &&
+        atoll_clock_ms() - reader->reported_ms >= ATOLL_IMAGE_REPORT_MS) {
+        reader->reported_ms = atoll_clock_ms();
+        reader->call->progress(reader->call->progress_arg, reader->part.blob, reader->part.at);
+    }
     return n > 0 && got == 0 ? -1 : got; /* the file is shorter than it was */
 }
 
@@ -114,7 +121,8 @@ static int send_one(struct atoll_image_registry *r, const struct atoll_image_ask
     ATOLL_REMOTE_AUTOSLIST struct curl_slist *headers = NULL;
     struct atoll_remote_http *http;
     char name[ATOLL_IMAGE_REFERENCE_MAX];
-    struct reader reader = {.part = ask->part ? *ask->part : (struct atoll_image_part){0}};
+    struct reader reader = {.part = ask->part ? *ask->part : (struct atoll_image_part){0},
+                            .call = ask->call};
     const uint64_t length = reader.part.end - reader.part.at;
     const struct atoll_remote_request request = {
         .what = atoll_image_reference_short(ask->ref, name),

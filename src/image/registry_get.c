@@ -16,7 +16,6 @@
 #include "image/registry_internal.h"
 
 #define LOCK_MS 100
-#define REPORT_MS 100
 #define HEX_OFFSET 7 /* of "sha256:" */
 
 struct download {
@@ -44,7 +43,7 @@ static void report(struct download *d, bool end)
 {
     int64_t now_ms = atoll_clock_ms();
 
-    if (d->call->progress && (end || now_ms - d->reported_ms >= REPORT_MS)) {
+    if (d->call->progress && (end || now_ms - d->reported_ms >= ATOLL_IMAGE_REPORT_MS)) {
         d->reported_ms = now_ms;
         d->call->progress(d->call->progress_arg, d->blob, d->at);
     }

@@ -70,7 +70,9 @@ struct atoll_image_head {
 struct atoll_image_part {
     int fd;
     uint64_t at, end;
+    const struct atoll_image_descriptor *blob; /* that it is of */
 };
+#define ATOLL_IMAGE_REPORT_MS 100 /* between two reports of progress */
 
 /* One request to a place. Borrowed until it has ended. */
 struct atoll_image_ask {

@@ -117,7 +117,8 @@ static bool ask_offset(struct atoll_image_registry *r, struct atoll_image_ask *a
 static int send_bytes(struct atoll_image_registry *r, struct atoll_image_ask *ask, struct upload *u,
                       struct atoll_error *err)
 {
-    const struct atoll_image_part part = {.fd = u->fd, .at = u->at, .end = u->blob->size};
+    const struct atoll_image_part part = {
+        .fd = u->fd, .at = u->at, .end = u->blob->size, .blob = u->blob};
     int e;
 
     ask->part = &part;

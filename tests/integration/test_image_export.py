@@ -64,8 +64,11 @@ def check_same(place, directory, expected):
 
 def test_an_image_that_was_pulled_is_pushed_back(daemon, registry, pulled, expected, tmp_path):
     target = f"{registry.host}/pushed/back:2"
-    said = daemon.atoll("push", pulled, target, check=True).stdout
+    done = daemon.atoll("push", pulled, target, check=True)
+    said = done.stdout
     assert said.startswith(f"{target}: pushed sha256:")
+    assert f"{target}: packing layer 1 of " in done.stderr and " sent\n" in done.stderr, done.stderr
+    assert daemon.atoll("push", "-q", pulled, target, check=True).stderr == ""
     check_same(f"docker://{target}", tmp_path, expected)
     # The same again gives the same image, and is here under its new name.
     again = daemon.json("push", pulled, target)

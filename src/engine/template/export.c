@@ -1,6 +1,7 @@
 #include "engine/template/export.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -13,6 +14,7 @@
 #include "sandbox/stack.h"
 
 #define LINE_MAX_BYTES ((size_t)64 * 1024)
+#define REPORT_MS 250
 
 static void begin(void *arg);
 
@@ -49,6 +51,7 @@ static void export_free(struct atoll_export *e)
 
     atoll_list_remove(&e->node);
     atoll_timer_cancel(&e->start);
+    atoll_timer_cancel(&e->report);
     e->reader = atoll_reader_close(e->reader);
     layers_done(e);
     atoll_image_login_done(&e->login);
@@ -67,6 +70,35 @@ static const struct atoll_step steps[] = {
     {"packing the layers", atoll_export_pack, NULL},
     {"writing the image", atoll_export_write, NULL},
 };
+
+static void describe(const struct atoll_export *e, char out[120])
+{
+    uint64_t all = atomic_load(&e->all_bytes);
+    char have[16], size[16];
+
+    if (!atomic_load(&e->writing))
+        (void)snprintf(out, 120, "packing layer %zu of %zu", ATOLL_MIN(e->at + 1, e->count),
+                       e->count);
+    else if (all == 0)
+        (void)snprintf(out, 120, "writing the image");
+    else
+        (void)snprintf(out, 120, "%s of %s sent",
+                       atoll_text_format_size(atomic_load(&e->sent_bytes), have),
+                       atoll_text_format_size(all, size));
+}
+
+static void report(void *arg)
+{
+    struct atoll_export *e = arg;
+    char text[120];
+
+    atoll_timer_set(&e->report, e->images->engine->loop, REPORT_MS, report, e);
+    describe(e, text);
+    if (!e->done || strcmp(text, e->reported) == 0)
+        return;
+    memcpy(e->reported, text, sizeof(text));
+    e->progress(e->arg, text);
+}
 
 static void tell(struct atoll_export *e)
 {
@@ -90,6 +122,8 @@ static void on_ended(void *arg, const struct atoll_error *error)
 
     atoll_metric_add(ATOLL_METRIC_EXPORTS,
                      ATOLL_LABELS(e->push ? "push" : "save", error ? "failed" : "done"), 1);
+    if (e->done && e->progress && !error)
+        report(e); /* all of it */
     if (e->done && error)
         e->done(e->arg, NULL, error);
     else if (e->done)
@@ -100,6 +134,9 @@ static void on_ended(void *arg, const struct atoll_error *error)
 static void begin(void *arg)
 {
     struct atoll_export *e = arg;
+
+    if (e->progress)
+        report(e);
 
     e->steps = (struct atoll_steps){
         .steps = steps, .count = ATOLL_ARRAY_LEN(steps), .arg = e, .done = on_ended};
@@ -259,6 +296,7 @@ struct atoll_export *atoll_template_export(struct atoll_engine *engine,
     e->cancel_fd = e->archive = ATOLL_NO_FD;
     e->push = request->image != NULL;
     e->done = done;
+    e->progress = request->progress;
     e->arg = arg;
     e->allow_private = strcmp(tenant, ATOLL_OPERATOR_TENANT) == 0;
     (void)snprintf(e->tenant, sizeof(e->tenant), "%s", tenant);

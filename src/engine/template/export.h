@@ -26,6 +26,8 @@ struct atoll_export_request {
     const char *image;
     /* NULL: for the operator's tenant that of the operator's file, for others none. */
     const struct atoll_registry_login *login;
+    /* Called from the loop with "packing layer 2 of 5", "12.5M of 80M sent" and the like; or NULL. */
+    void (*progress)(void *arg, const char *text);
 };
 
 /* Borrowed; valid during the callback. */

@@ -1,4 +1,5 @@
 #pragma once
+#include <stdatomic.h>
 #include "engine/template/export.h"
 #include "engine/template/images_internal.h"
 #include "loop/steps.h"
@@ -9,6 +10,7 @@
 struct atoll_export_layer {
     char name[72];
     int fd;                             /* owned: its archive */
+    uint64_t before_bytes;              /* of the layers below, as they are packed; of a push */
     char diff_id[72];                   /* "sha256:…" */
     struct atoll_image_descriptor blob; /* of its archive */
 };
@@ -27,7 +29,11 @@ struct atoll_export {
     struct atoll_image_login login;
     int cancel_fd;
     struct atoll_steps steps;
-    struct atoll_timer start;
+    struct atoll_timer start, report;
+    void (*progress)(void *arg, const char *text); /* or NULL */
+    char reported[120];
+    _Atomic bool writing;                   /* the layers are packed */
+    _Atomic uint64_t sent_bytes, all_bytes; /* of a push */
     /* Packing. */
     struct atoll_export_layer *layers; /* owned; bottom first */
     size_t count, at;

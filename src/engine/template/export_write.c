@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <openssl/evp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -129,16 +130,40 @@ static int put_config(struct atoll_export *e, const struct documents *d,
                                          call, err);
 }
 
+/* Layers are sent one after the other, bottom first. */
+static void note_sent(void *arg, const struct atoll_image_descriptor *blob, uint64_t bytes)
+{
+    struct atoll_export *e = arg;
+
+    for (size_t i = 0; i < e->count; i++)
+        if (blob == &e->layers[i].blob)
+            atomic_store(&e->sent_bytes, e->layers[i].before_bytes + bytes);
+}
+
+static void count_bytes(struct atoll_export *e)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < e->count; i++) {
+        e->layers[i].before_bytes = sum;
+        sum += e->layers[i].blob.size;
+    }
+    atomic_store(&e->all_bytes, sum);
+}
+
 static int push(struct atoll_export *e, const struct documents *d, struct atoll_error *err)
 {
     const struct atoll_image_login *l = &e->login;
     const struct atoll_image_call call = {
+        .progress = note_sent,
+        .progress_arg = e,
         .deadline_ms = atoll_clock_ms() + PUSH_MS,
         .cancel_fd = e->cancel_fd,
         .login = l->user || l->identity_token || l->registry_token ? l : NULL,
         .allow_private = e->allow_private};
     int r = 0;
 
+    count_bytes(e);
     for (size_t i = 0; r == 0 && i < e->count; i++)
         r = atoll_image_registry_put_blob(e->images->registry, &e->ref, &e->layers[i].blob,
                                           e->layers[i].fd, NULL, &call, err);
@@ -184,6 +209,7 @@ static void run(struct atoll_job *job)
     struct documents *d = atoll_alloc(sizeof(*d));
 
     e->ran = true;
+    atomic_store(&e->writing, true);
     for (size_t i = 0; e->r == 0 && i < e->count; i++)
         e->r = digest_blob(&e->layers[i], &e->error);
     if (e->r == 0)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "api/kit/progress.h"
 #include "api/rest/file/files.h"
 #include "api/rest/requests.h"
 #include "api/rest/rest_internal.h"
@@ -13,18 +14,21 @@ struct export
 {
     struct atoll_api_call *call;
     struct atoll_export *export;
+    bool reports; /* a push, by `progress` */
+    struct atoll_progress progress;
 };
 
 struct push_body {
     const char *image;
     struct atoll_rest_login registry;
-    bool has_registry;
+    bool has_registry, progress;
 };
 
 #define AT(member) offsetof(struct push_body, member)
 static const struct atoll_field push_fields[] = {
     {"image", ATOLL_FIELD_STRING, AT(image), 1, 512, NULL, 0},
     {"registry", ATOLL_FIELD_OBJECT, AT(registry), 0, 0, atoll_rest_login_fields, AT(has_registry)},
+    {"progress", ATOLL_FIELD_BOOL, AT(progress), 0, 0, NULL, 0},
     {0},
 };
 #undef AT
@@ -34,6 +38,7 @@ static void client_gone(struct atoll_api_call *call)
     struct export *x = call->state;
 
     atoll_template_export_drop(x->export);
+    atoll_progress_drop(&x->progress);
     free(x);
     atoll_api_drop(call);
 }
@@ -44,6 +49,7 @@ static struct atoll_api_call *ended(struct export *x, const struct atoll_error *
     struct atoll_api_call *call = x->call;
 
     call->on_gone = NULL;
+    atoll_progress_drop(&x->progress);
     free(x);
     if (!error)
         return call;
@@ -62,6 +68,8 @@ static void start(struct atoll_api_call *call, struct atoll_export_request *requ
     request->template = reference;
     request->tenant = call->caller.tenant;
     x->call = call;
+    x->reports = request->progress != NULL;
+    atoll_progress_init(&x->progress, call);
     call->state = x;
     call->on_gone = client_gone;
     export = atoll_template_export(call->engine, request, done, x);
@@ -71,19 +79,48 @@ static void start(struct atoll_api_call *call, struct atoll_export_request *requ
 
 /* A registry. */
 
+static void write_pushed(struct atoll_json_out *out, const struct atoll_exported *made)
+{
+    atoll_json_text(out, "reference", made->reference);
+    atoll_json_text(out, "digest", made->digest);
+    atoll_json_u64(out, "size_bytes", made->size_bytes);
+}
+
+static void on_progress(void *arg, const char *text)
+{
+    struct export *x = arg;
+
+    atoll_progress_say(&x->progress, text);
+}
+
+static void end_lines(struct export *x, const struct atoll_exported *made,
+                      const struct atoll_error *error)
+{
+    struct atoll_json_out out = atoll_progress_line(&x->progress);
+
+    if (!error)
+        write_pushed(&out, made);
+    atoll_progress_end(&x->progress, &out, error);
+    free(x);
+}
+
 static void pushed(void *arg, const struct atoll_exported *made, const struct atoll_error *error)
 {
-    struct atoll_api_call *call = ended(arg, error);
+    struct export *x = arg;
+    struct atoll_api_call *call;
     struct atoll_json_out out;
     struct atoll_buf buf;
 
+    if (x->reports) {
+        end_lines(x, made, error);
+        return;
+    }
+    call = ended(x, error);
     if (!call)
         return;
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
-    atoll_json_text(&out, "reference", made->reference);
-    atoll_json_text(&out, "digest", made->digest);
-    atoll_json_u64(&out, "size_bytes", made->size_bytes);
+    write_pushed(&out, made);
     atoll_json_close(&out, '}');
     atoll_api_reply(call, 200, &out);
 }
@@ -100,6 +137,7 @@ static int read_push(struct atoll_body *body, const uint8_t *bytes, size_t n,
     if (r == 0 && fields.has_registry)
         r = atoll_rest_login_check(&fields.registry, body, &ret->login, err);
     ret->image = fields.image;
+    ret->progress = fields.progress ? on_progress : NULL;
     return r;
 }
 

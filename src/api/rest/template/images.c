@@ -1,21 +1,17 @@
 /*
  * Images of registries, which are templates with the name of the image.
  *
- * POST /api/images/pull answers with one line of JSON per report of progress, and a last line with the
- * image or the error. If it fails before there is progress, the answer is an ordinary error.
+ * POST /api/images/pull reports its progress (kit/progress.h); the last line has the image.
  */
 #include <errno.h>
 #include <string.h>
-#include "api/errors.h"
 #include "api/kit/body_pump.h"
-#include "api/kit/feed.h"
 #include "api/kit/list_reply.h"
+#include "api/kit/progress.h"
 #include "api/rest/requests.h"
 #include "api/rest/rest_internal.h"
 #include "engine/template/archive.h"
 #include "engine/template/pull.h"
-
-#define LINE_MAX ((size_t)8 * 1024 * 1024) /* the config of an image may be large */
 
 static void write_image(struct atoll_json_out *out, const char *key,
                         const struct atoll_template_view *v, const char *reference,
@@ -113,11 +109,9 @@ void atoll_rest_image_load(struct atoll_api_call *call, const uint8_t *body ATOL
 /* Pulls. */
 
 struct image_pull {
-    struct atoll_api_call *call;
+    struct atoll_progress progress;
     struct atoll_pull_waiter *waiter;
     char reference[ATOLL_IMAGE_NAME_MAX]; /* what is pulled */
-    struct atoll_buf line;
-    bool begun; /* the response */
 };
 
 struct pull_body {
@@ -134,76 +128,34 @@ static const struct atoll_field pull_fields[] = {
 };
 #undef AT
 
-static void pull_done(struct image_pull *p)
-{
-    atoll_buf_done(&p->line);
-    free(p);
-}
-
 static void client_gone(struct atoll_api_call *call)
 {
     struct image_pull *p = call->state;
 
     atoll_image_pull_leave(p->waiter);
-    pull_done(p);
+    atoll_progress_drop(&p->progress);
+    free(p);
     atoll_api_drop(call);
-}
-
-static struct atoll_json_out line_begin(struct image_pull *p)
-{
-    struct atoll_json_out out;
-
-    atoll_buf_clear(&p->line);
-    atoll_json_out_init(&out, &p->line);
-    atoll_json_open(&out, NULL, '{');
-    return out;
-}
-
-/* Ignores a failed write: on_gone reports the disconnect. */
-static void line_send(struct image_pull *p, struct atoll_json_out *out)
-{
-    if (!p->begun)
-        atoll_api_begin(p->call, 200, "application/x-ndjson", -1);
-    p->begun = true;
-    atoll_json_close(out, '}');
-    if (out->error == 0 && atoll_buf_append(&p->line, "\n", 1) == 0)
-        (void)!atoll_http_write(p->call->req, atoll_buf_head(&p->line), atoll_buf_size(&p->line));
 }
 
 static void on_progress(void *arg, const char *text)
 {
     struct image_pull *p = arg;
-    struct atoll_json_out out;
 
-    if (p->begun && atoll_http_pending(p->call->req) > ATOLL_FEED_PENDING_MAX)
-        return;
-    out = line_begin(p);
-    atoll_json_text(&out, "progress", text);
-    line_send(p, &out);
+    atoll_progress_say(&p->progress, text);
 }
 
 static void on_pulled(void *arg, const struct atoll_template_view *view,
                       const struct atoll_error *error)
 {
     struct image_pull *p = arg;
-    struct atoll_api_call *call = p->call;
-    struct atoll_json_out out;
+    struct atoll_json_out out = atoll_progress_line(&p->progress);
 
     p->waiter = NULL;
-    call->on_gone = NULL;
-    if (error && !p->begun) {
-        pull_done(p);
-        atoll_api_fail(call, error);
-        return;
-    }
-    out = line_begin(p);
-    if (error)
-        atoll_api_error_write(&out, error, call->request_id, atoll_api_operators_file(call));
-    else
+    if (!error)
         write_image(&out, "image", view, p->reference, NULL);
-    line_send(p, &out);
-    pull_done(p);
-    atoll_api_end(call);
+    atoll_progress_end(&p->progress, &out, error);
+    free(p);
 }
 
 static int read_pull(struct atoll_body *body, const uint8_t *bytes, size_t n,
@@ -238,8 +190,7 @@ void atoll_rest_image_pull(struct atoll_api_call *call, const uint8_t *bytes, si
         return;
     }
     p = atoll_api_alloc(sizeof(*p));
-    p->call = call;
-    atoll_buf_init(&p->line, LINE_MAX);
+    atoll_progress_init(&p->progress, call);
     call->state = p;
     call->on_gone = client_gone;
     request.progress_arg = p;
