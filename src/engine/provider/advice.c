@@ -57,10 +57,13 @@ static void advise_isolation(const struct atoll_route_kinds *kinds, const char *
     size_t at = 0;
 
     for (size_t i = 0; i < kinds->count && at < sizeof(words); i++) {
-        if (strcmp(kinds->list[i].caps.isolation, word) == 0)
+        const char *isolation = kinds->list[i].caps.isolation;
+
+        if (strcmp(isolation, word) == 0)
             return;
-        at += (size_t)snprintf(words + at, sizeof(words) - at, "%s%s", i ? ", " : "",
-                               kinds->list[i].caps.isolation);
+        if (!strstr(words, isolation)) /* several kinds have the same one */
+            at +=
+                (size_t)snprintf(words + at, sizeof(words) - at, "%s%s", i ? ", " : "", isolation);
     }
     if (*words)
         atoll_advise(err, "isolation can be one of these: %s", words);
