@@ -1,5 +1,7 @@
 """Vercel's control plane: sandboxes, their sessions, snapshots and lists, by the bytes that clients send."""
 
+import threading
+
 import pytest
 from rest import Rest
 
@@ -213,6 +215,31 @@ def test_drives(rest):
     assert [d["name"] for d in rest.get(f"{V2}/drives").json["drives"]] == ["data"]
     rest.delete(f"{V2}/{second['sandbox']['name']}")
     assert rest.delete(f"{V2}/drives/data").status == 200
+
+
+def at_once(call):
+    """The answers to the same request, sent four times at once."""
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(call())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+def test_requests_can_be_repeated(rest):
+    made = create(rest, name="repeated")
+    stops = at_once(lambda: rest.post(f"{V2}/sessions/{made['session']['id']}/stop"))
+    assert [answer.status for answer in stops] == [200] * 4, [answer.body for answer in stops]
+    assert {answer.json["session"]["status"] for answer in stops} <= {"stopping", "stopped"}
+    assert "stopped" in {answer.json["session"]["status"] for answer in stops}
+    resumes = at_once(lambda: rest.get(f"{V2}/repeated?resume=true"))
+    assert [answer.status for answer in resumes] == [200] * 4, [answer.body for answer in resumes]
+    assert {answer.json["session"]["status"] for answer in resumes} == {"running"}
+    assert len(rest.get(f"{V2}/sessions?name=repeated").json["sessions"]) == 2
+    deletes = at_once(lambda: rest.delete(f"{V2}/repeated"))
+    assert {answer.status for answer in deletes} <= {200, 404}
 
 
 WRONG = {

@@ -21,6 +21,7 @@ struct resuming {
     int64_t ended_unix_ms;
     char *reference; /* of the version to restore; NULL: the disk is as it should be */
     bool failed;     /* it is to be stopped first */
+    bool joins;      /* another request starts it already */
 };
 
 static void make_stopped(void *arg)
@@ -47,7 +48,7 @@ static void resize(void *arg)
     struct atoll_limits limits = {0};
     struct atoll_vercel_box box;
 
-    if (atoll_vercel_box_get(r->call->engine, r->id, &box)) {
+    if (!r->joins && atoll_vercel_box_get(r->call->engine, r->id, &box)) {
         const struct atoll_limits *have = &box.view.options.limits;
         int64_t vcpus = atoll_vercel_fact_number(box.facts, "vcpus", 0);
         int64_t memory = atoll_vercel_fact_number(box.facts, "memory", 0);
@@ -88,7 +89,7 @@ static void add_session(void *arg)
         return;
     }
     timeout = atoll_vercel_fact_number(box.facts, "timeout", ATOLL_VERCEL_TIMEOUT_MS);
-    if (atoll_vercel_session_number(box.facts) == r->number) {
+    if (!r->joins && atoll_vercel_session_number(box.facts) == r->number) {
         (void)json_object_del(box.facts, "restore");
         (void)json_object_del(box.facts, "disk");
         atoll_vercel_session_add(box.facts, r->ended_unix_ms, timeout,
@@ -154,7 +155,8 @@ static void resume(struct atoll_api_call *call, const struct atoll_vercel_box *b
     r->number = atoll_vercel_session_number(box->facts);
     r->ended_unix_ms = box->view.paused_unix_ms ? box->view.paused_unix_ms : atoll_clock_unix_ms();
     r->failed = box->view.state == ATOLL_SANDBOX_FAILED;
-    if (choose_files(call, box, &r->reference, &error) < 0) {
+    r->joins = box->view.state == ATOLL_SANDBOX_CREATING;
+    if (!r->joins && choose_files(call, box, &r->reference, &error) < 0) {
         free(r);
         atoll_api_fail(call, &error);
         return;
@@ -167,7 +169,8 @@ static void resume(struct atoll_api_call *call, const struct atoll_vercel_box *b
 static bool stands(const struct atoll_sandbox_view *v)
 {
     return v->options.lifetime.persistent &&
-           (v->state == ATOLL_SANDBOX_STOPPED || v->state == ATOLL_SANDBOX_FAILED);
+           (v->state == ATOLL_SANDBOX_STOPPED || v->state == ATOLL_SANDBOX_FAILED ||
+            v->state == ATOLL_SANDBOX_CREATING);
 }
 
 void atoll_vercel_sandbox_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,

@@ -109,8 +109,8 @@ void atoll_vercel_session_stop(struct atoll_api_call *call, const uint8_t *body 
         reply_ended(call);
         return;
     }
-    over =
-        number < atoll_vercel_session_number(box.facts) || box.view.state == ATOLL_SANDBOX_STOPPED;
+    over = number < atoll_vercel_session_number(box.facts) ||
+           box.view.state == ATOLL_SANDBOX_STOPPED || box.view.state == ATOLL_SANDBOX_STOPPING;
     atoll_vercel_box_done(&box);
     if (!exists(call, number))
         atoll_vercel_refuse(call, 404, NULL, "Session %.64s not found", call->params.name);
