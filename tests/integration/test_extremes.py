@@ -28,6 +28,8 @@ BODIES = {
     **{f"/api/sandboxes/{{id}}/git/{verb}": {"name": "x.y", "url": "x"} for verb in
        ("branches", "remotes", "tags", "config")},
     "/api/sandboxes/{id}/fork": {"count": 1},
+    "/api/sandboxes/{id}/undo": {"commands": 1},
+    "/api/sandboxes/{id}/try": {"cmd": ["true"], "count": 1},
     "/api/builds": {"dockerfile": "FROM no-such-template"},
     "/api/sandboxes/{id}/agents": {"instruction": "true", "agent": "nothing"},
     "/api/swarms": {"tasks": [{"instruction": "true", "agent": "nothing"}]},
