@@ -33,6 +33,7 @@ BODIES = {
     "/api/builds": {"dockerfile": "FROM no-such-template"},
     "/api/sandboxes/{id}/agents": {"instruction": "true", "agent": "nothing"},
     "/api/swarms": {"tasks": [{"instruction": "true", "agent": "nothing"}]},
+    "/api/volumes": {"name": "extremes"},
     "/api/tasks": {"instruction": "true", "agent": "nothing"},
     "/api/sessions": {"environment": "python"},
     "/api/sessions/{session}/execute": {"code": "1"},

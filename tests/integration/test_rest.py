@@ -934,7 +934,7 @@ def test_the_daemon_holds_no_privilege(daemon):
 
 def test_the_daemon_changes_files_in_its_state_directory_alone(daemon, tmp_path):
     """Not even by a way that somebody laid from there to elsewhere."""
-    with Atolld(daemon, tmp_path) as own:
+    with Atolld(daemon, tmp_path, "--disks", "plain") as own:
         want = {"cmd": ["true"], "limits": {"memoryMB": 64, "diskMB": 300}}
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()

@@ -472,13 +472,14 @@ def test_registry(rest):
         path.stem for path in (ROOT / "registry" / "environments").glob("*.yaml"))
     assert {"Bash", "Node", "Python3", "base", "code-interpreter-v1", "coding"} <= {*view["environments"]}
     assert view["problems"] == []
-    assert view["agents"] == view["tools"] == view["prompts"] == []
+    assert view["agents"] == sorted(path.stem for path in (ROOT / "registry" / "agents").glob("*.yaml"))
+    assert view["tools"] == view["prompts"] == []
     listed = rest.get("/api/registry/environments").json["environments"]
     assert [e["name"] for e in listed] == view["environments"]
     assert rest.get("/api/registry/environments/Bash").json["language"] == "bash"
     assert rest.get("/api/registry/environments/Nope").status == 404
     for kind in ("agents", "tools", "prompts"):
-        assert rest.get(f"/api/registry/{kind}").json == {kind: []}
+        assert [item["name"] for item in rest.get(f"/api/registry/{kind}").json[kind]] == view[kind]
         assert rest.get(f"/api/registry/{kind}/x").status == 404
     assert rest.get("/api/registry/others").status == 404
 
@@ -544,12 +545,13 @@ def test_kinds_for_later(own):
     for kind, text in [("agents", "environment: Python3\ntools: [t]\nprompt: p\n"),
                        ("tools", "description: d\ncommand: [x]\nparameters: {type: object}\n"),
                        ("prompts", "text: hello\n")]:
-        (registry / kind).mkdir()
+        (registry / kind).mkdir(exist_ok=True)
         (registry / kind / "one.yaml").write_text(text)
         (registry / kind / "two.yaml").write_text("nonsense: 1\n")
     until(rest, lambda r: len(r["problems"]) == 3)
     for kind in ("agents", "tools", "prompts"):
-        assert [i["name"] for i in rest.get(f"/api/registry/{kind}").json[kind]] == ["one"]
+        names = [i["name"] for i in rest.get(f"/api/registry/{kind}").json[kind]]
+        assert "one" in names and "two" not in names
         assert rest.get(f"/api/registry/{kind}/one").json["name"] == "one"
 
 

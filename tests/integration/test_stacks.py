@@ -15,7 +15,7 @@ LOOK = "ls /var; ls /mnt 2>/dev/null; cat /var/file"
 
 @pytest.fixture(scope="module")
 def mortal():
-    with mortal_daemon() as daemon:
+    with mortal_daemon(ATOLL_DISKS="plain") as daemon:  # as earlier versions had them
         assert daemon.rest.put(f"/api/templates/{TEMPLATE}",
                                docker_engine.busybox_root()).status == 201
         yield daemon
