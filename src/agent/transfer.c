@@ -424,19 +424,31 @@ int atoll_agent_on_file_commit(struct atoll_agent *a, uint32_t request, const vo
     return r < 0 ? r : ATOLL_AGENT_ANSWERED;
 }
 
+/* An empty file in the place of one that was removed and has its space freed by the close. */
+static void make_empty(struct atoll_agent_handle *h, mode_t mode)
+{
+    (void)close(h->fd);
+    h->fd = openat(h->dir_fd, h->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (h->fd >= 0)
+        (void)!fchmod(h->fd, mode & 0777);
+}
+
 /* Truncates an incomplete file and removes it if it is new: it would use disk space and look
- * complete. A file that another process put there meanwhile is kept. */
-static void undo_in_place(struct atoll_agent *a, const struct atoll_agent_handle *h)
+ * complete. A file that another process put there meanwhile is kept. On a full disk with quotas files
+ * can be removed, but not truncated. */
+static void undo_in_place(struct atoll_agent *a, struct atoll_agent_handle *h)
 {
     struct stat ours, there;
+    bool emptied;
 
     if (atoll_agent_become(a, h->user, NULL) < 0)
         return;
-    (void)!ftruncate(h->fd, 0);
-    if (h->is_new && fstat(h->fd, &ours) == 0 &&
+    emptied = ftruncate(h->fd, 0) == 0;
+    if ((h->is_new || !emptied) && fstat(h->fd, &ours) == 0 &&
         fstatat(h->dir_fd, h->name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-        ours.st_dev == there.st_dev && ours.st_ino == there.st_ino)
-        (void)unlinkat(h->dir_fd, h->name, 0);
+        ours.st_dev == there.st_dev && ours.st_ino == there.st_ino &&
+        unlinkat(h->dir_fd, h->name, 0) == 0 && !h->is_new)
+        make_empty(h, ours.st_mode);
     atoll_agent_unbecome(a);
 }
 

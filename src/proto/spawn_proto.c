@@ -64,3 +64,6 @@ ATOLL_MSG_DESC(atoll_sm_layer, ATOLL_MSG_FIELD(U64, atoll_sm_layer, bytes),
                ATOLL_MSG_FIELD(U64, atoll_sm_layer, files),
                ATOLL_MSG_FIELD(U64, atoll_sm_layer, frozen_us),
                ATOLL_MSG_FIELD(U64, atoll_sm_layer, flush_us));
+
+ATOLL_MSG_DESC(atoll_sm_disk, ATOLL_MSG_FIELD(BYTES, atoll_sm_disk, file_system),
+               ATOLL_MSG_FIELD(U64, atoll_sm_disk, subvolume));

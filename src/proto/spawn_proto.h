@@ -39,6 +39,8 @@ enum atoll_spawn_type {
     ATOLL_SPAWN_SNAPSHOT = 45,
     /* atoll_sm_ref (TENANT/NAME) → empty, once the volume is removed. NOT_FOUND. No sandbox mounts it. */
     ATOLL_SPAWN_DROP_VOLUME = 46,
+    /* atoll_sm_ref → atoll_sm_disk. NOT_FOUND: the sandbox has no disk in the pool. */
+    ATOLL_SPAWN_DISK = 47,
 };
 
 #define ATOLL_SPAWN_LACKS_MEMORY 1u
@@ -140,7 +142,13 @@ struct atoll_sm_layer {
     uint64_t flush_us;     /* SNAPSHOT: what was done before that, while they ran */
 };
 
+/* struct atoll_btrfs_group of the disk. */
+struct atoll_sm_disk {
+    struct atoll_bytes file_system;
+    uint64_t subvolume;
+};
+
 extern const struct atoll_msg_desc atoll_sm_hello_desc, atoll_sm_create_desc, atoll_sm_created_desc,
     atoll_sm_error_desc, atoll_sm_ref_desc, atoll_sm_exited_desc, atoll_sm_limit_desc,
     atoll_sm_commit_desc, atoll_sm_remove_desc, atoll_sm_freeze_desc, atoll_sm_ids_desc,
-    atoll_sm_snapshot_desc, atoll_sm_layer_desc;
+    atoll_sm_snapshot_desc, atoll_sm_layer_desc, atoll_sm_disk_desc;

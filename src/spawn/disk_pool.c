@@ -15,7 +15,6 @@
 #include "spawn/layers.h"
 #include "spawn/loop_device.h"
 #include "spawn/paths.h"
-#include "sys/btrfs.h"
 #include "sys/mnt.h"
 
 #define ABOVE "above/" /* in gVisor's instance: the native state directory */
@@ -273,6 +272,25 @@ bool atoll_disk_pool_has(const struct atoll_spawn_host *host, char kind, const c
 
     atoll_disk_pool_name(name, kind, id);
     return host->pool_fd >= 0 && faccessat(host->pool_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+int atoll_disk_pool_group(const struct atoll_spawn_host *host, const char *id,
+                          struct atoll_btrfs_group *ret)
+{
+    static const char kinds[] = {ATOLL_DISK_POOL_DISK, ATOLL_DISK_POOL_KEPT};
+    int fd = -ENOENT, r;
+
+    for (size_t i = 0; fd == -ENOENT && host->pool_fd >= 0 && i < ATOLL_ARRAY_LEN(kinds); i++) {
+        char name[ATOLL_DISK_POOL_NAME_CAP];
+
+        atoll_disk_pool_name(name, kinds[i], id);
+        fd = atoll_paths_open(host->pool_fd, name, O_RDONLY | O_DIRECTORY);
+    }
+    if (fd < 0)
+        return fd;
+    r = atoll_btrfs_group_of(fd, ret);
+    (void)close(fd);
+    return r;
 }
 
 /* What a separate process removes. */

@@ -1,5 +1,6 @@
 #pragma once
 #include "spawn/plan_run.h"
+#include "sys/btrfs.h"
 
 /*
  * The pool: the directory STATE/pool, on btrfs with simple quotas. It has one subvolume for each disk of the
@@ -40,6 +41,9 @@ int atoll_disk_pool_limit(const struct atoll_plan_run *b, struct atoll_error *er
 
 /* Whether the sandbox has a disk of this kind in the pool. */
 bool atoll_disk_pool_has(const struct atoll_spawn_host *host, char kind, const char *id);
+/* The quota group of the disk of a sandbox. -ENOENT: it has none in the pool. */
+int atoll_disk_pool_group(const struct atoll_spawn_host *host, const char *id,
+                          struct atoll_btrfs_group *ret) ATOLL_MUST_CHECK;
 /* Starts a process that removes a subvolume. */
 pid_t atoll_disk_pool_remove(const struct atoll_spawn_host *host,
                              const char *name) ATOLL_MUST_CHECK;

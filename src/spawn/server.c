@@ -10,6 +10,7 @@
 #include "base/switches.h"
 #include "base/text.h"
 #include "proto/spawn_proto.h"
+#include "spawn/disk_pool.h"
 #include "spawn/id_block.h"
 #include "spawn/layers.h"
 #include "spawn/leftovers.h"
@@ -371,6 +372,23 @@ static int do_drop_volume(struct atoll_server *server, uint32_t id, const void *
     return atoll_volumes_drop(&server->layers, ref->id, &ids, id, err);
 }
 
+static int do_disk(struct atoll_server *server, uint32_t id, const void *msg,
+                   struct atoll_error *err)
+{
+    const struct atoll_sm_ref *ref = msg;
+    struct atoll_btrfs_group group;
+    struct atoll_sm_disk reply;
+    int r =
+        atoll_text_is_id(ref->id) ? atoll_disk_pool_group(server->host, ref->id, &group) : -EINVAL;
+
+    if (r < 0)
+        return atoll_fail(err, r == -ENOENT ? ATOLL_ERR_NOT_FOUND : ATOLL_ERR_INTERNAL, -r,
+                          "sandbox %s has no disk in the pool", ref->id);
+    reply = (struct atoll_sm_disk){{group.file_system, sizeof(group.file_system)}, group.subvolume};
+    send_frame(server, ATOLL_SPAWN_REPLY, id, &atoll_sm_disk_desc, &reply);
+    return 0;
+}
+
 static int do_end(struct atoll_server *server, uint32_t id, const void *msg,
                   struct atoll_error *err)
 {
@@ -402,6 +420,7 @@ static const struct {
     {ATOLL_SPAWN_PING, "ping", NULL, do_ping},
     {ATOLL_SPAWN_SOCKETS, "sockets", &atoll_sm_ref_desc, do_sockets},
     {ATOLL_SPAWN_SNAPSHOT, "snapshot", &atoll_sm_snapshot_desc, do_snapshot},
+    {ATOLL_SPAWN_DISK, "disk", &atoll_sm_ref_desc, do_disk},
 };
 
 union any_request {

@@ -5,6 +5,7 @@
 #include <linux/btrfs.h>
 #include <linux/magic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/vfs.h>
@@ -13,6 +14,8 @@
 /* Since Linux 6.7; older headers lack them. */
 #define QUOTA_CTL_ENABLE_SIMPLE 4
 #define FEATURE_INCOMPAT_SIMPLE_QUOTA (UINT64_C(1) << 16)
+
+#define TOP_INODE 256 /* of each subvolume */
 
 static int result(int r)
 {
@@ -81,6 +84,53 @@ int atoll_btrfs_limit(int fd, uint64_t bytes)
         .lim = {.flags = BTRFS_QGROUP_LIMIT_MAX_RFER, .max_rfer = bytes}};
 
     return result(ioctl(fd, BTRFS_IOC_QGROUP_LIMIT, &args));
+}
+
+int atoll_btrfs_group_of(int fd, struct atoll_btrfs_group *ret)
+{
+    struct btrfs_ioctl_ino_lookup_args lookup = {.objectid = TOP_INODE};
+    struct btrfs_ioctl_fs_info_args info = {0};
+
+    if (ioctl(fd, BTRFS_IOC_FS_INFO, &info) < 0 || ioctl(fd, BTRFS_IOC_INO_LOOKUP, &lookup) < 0)
+        return -errno;
+    memcpy(ret->file_system, info.fsid, sizeof(ret->file_system));
+    ret->subvolume = lookup.treeid;
+    return 0;
+}
+
+static int open_group(const struct atoll_btrfs_group *group)
+{
+    const uint8_t *u = group->file_system;
+    char path[128];
+    int fd;
+
+    (void)snprintf(path, sizeof(path),
+                   "/sys/fs/btrfs/%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
+                   "%02x%02x%02x%02x%02x%02x/qgroups/0_%llu",
+                   u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12],
+                   u[13], u[14], u[15], (unsigned long long)group->subvolume);
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+int atoll_btrfs_used(const struct atoll_btrfs_group *group, uint64_t *ret_bytes)
+{
+    /* Reservations for metadata are far larger than what is used of them. */
+    static const char *const parts[] = {"referenced", "rsv_data"};
+    ATOLL_AUTOCLOSE int dir = open_group(group);
+    uint64_t sum = 0;
+    char text[32];
+
+    if (dir < 0)
+        return dir;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(parts); i++) {
+        int r = atoll_fd_read_file(dir, parts[i], text, sizeof(text));
+        if (r < 0)
+            return r;
+        sum += strtoull(text, NULL, 10);
+    }
+    *ret_bytes = sum;
+    return 0;
 }
 
 int atoll_btrfs_set_read_only(int fd)

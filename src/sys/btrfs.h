@@ -22,5 +22,14 @@ int atoll_btrfs_remove(int dir, const char *name) ATOLL_MUST_CHECK;
 /* Of the subvolume that has the file. Beyond the limit writes fail with EDQUOT. UINT64_MAX: no limit. */
 int atoll_btrfs_limit(int fd, uint64_t bytes) ATOLL_MUST_CHECK;
 int atoll_btrfs_set_read_only(int fd) ATOLL_MUST_CHECK;
+/* Names the quota group of a subvolume in sysfs, also for a process that does not see the file system. */
+struct atoll_btrfs_group {
+    uint8_t file_system[16];
+    uint64_t subvolume;
+};
+/* Of the subvolume that has the file. */
+int atoll_btrfs_group_of(int fd, struct atoll_btrfs_group *ret) ATOLL_MUST_CHECK;
+/* What counts for its limit, with data that is not on the disk yet. */
+int atoll_btrfs_used(const struct atoll_btrfs_group *group, uint64_t *ret_bytes) ATOLL_MUST_CHECK;
 /* Uses all of a device that has become larger. */
 int atoll_btrfs_grow(int fd) ATOLL_MUST_CHECK;

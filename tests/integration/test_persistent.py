@@ -141,6 +141,24 @@ def test_secrets_are_in_no_file(mortal, box):
     assert SECRET not in mortal.log.read_text()
 
 
+def test_figures_of_the_disk_are_its_own(mortal):
+    """Those of a pool are of all disks in it. The file system of an image takes some of its size."""
+    made = Box(mortal.rest, persistent=True, limits={"diskMB": 64})
+
+    def disk():
+        return mortal.rest.get(f"/api/sandboxes/{made.id}/stats").json["disk"]
+
+    try:
+        before = disk()
+        assert before["limit_bytes"] == pytest.approx(64 << 20, rel=0 if mortal.disks == "cow" else 0.3)
+        made.out("head -c 16M /dev/urandom > file; sync file")
+        assert 16 << 20 <= disk()["used_bytes"] - before["used_bytes"] <= 18 << 20
+        made.run("head -c 64M /dev/zero > big")
+        assert disk()["used_bytes"] == pytest.approx(before["limit_bytes"], rel=0.1)
+    finally:
+        made.destroy()
+
+
 def test_the_disk_has_a_limit(mortal):
     made = Box(mortal.rest, persistent=True, limits={"diskMB": 32, "memoryMB": 256})
     try:

@@ -155,7 +155,8 @@ def test_disks_that_are_kept_are_made_ahead(pooled, rest):
         return False
 
     def disks():
-        return {path.stem for path in (pooled.state / "disks").glob("*.img")}
+        return {path.stem for path in (pooled.state / "disks").iterdir()
+                if path.suffix in (".img", ".cow")}
 
     wait_until(is_pooled, 60, lambda: "each one is made when it is asked for")
     box = found[0]

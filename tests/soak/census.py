@@ -10,14 +10,14 @@ import sqlite3
 import time
 from pathlib import Path
 
-from daemons import cgroups, start_time
+from daemons import cgroups, in_pool, start_time
 from ground import children
 
 EMPTY = ("sandboxes", "journal", "disks", "artifacts", "mnt")
 # What comes with time and stays: disks formatted once per size, the store, the log.
 KEPT = re.compile(r"images/ext4-[0-9-]+\.img|atoll\.db(-wal|-shm|-journal)?|audit\.log(\.\d+)?|"
                   r"[a-z./-]*spawn\.(sock|lock)|(egress|secrets?)[a-z.-]*|id-block|daemon-id|"
-                  r"atolld\.lock|url-secret|api-key|"
+                  r"atolld\.lock|pool\.img|url-secret|api-key|"
                   r"providers\.yaml|drivers/.*|(template|layers|templates|gvisor|hidden)(/.*)?|"
                   r"hidden\.(new|old-[0-9]+)(/.*)?|[a-z]+")
 # Commands of ended sandboxes belong to their records.
@@ -94,6 +94,13 @@ class Census:
                 if box in self.ids and box not in spares:
                     yield f"{path.parts[3]} of {text}"
 
+    def pooled(self, spares):
+        """Disks in the disk pool; layers may stay."""
+        for name in in_pool(self.state):
+            kind, _, box = name.partition("-")
+            if kind in ("d", "k", "p") and box not in spares:
+                yield f"disk pool {name}"
+
     def files(self, spares):
         for name in EMPTY:
             for path in (self.state / name).rglob("*"):
@@ -140,7 +147,7 @@ class Census:
         spares = self.spares()
         found = []
         for look in (self.processes, self.descendants, self.mounts, self.groups, self.loops,
-                     self.files):
+                     self.pooled, self.files):
             found += look(spares)
         return found + list(self.elsewhere())
 

@@ -256,30 +256,6 @@ static uint32_t missing_limits(struct atoll_provider *p, const struct atoll_spec
     return atoll_plan_missing_limits(&atoll_native_of(p)->plan_host, spec);
 }
 
-static void stats(struct atoll_provider *p, const struct atoll_spec *spec,
-                  atoll_provider_stats_fn *done, void *arg)
-{
-    struct atoll_native *n = atoll_native_of(p);
-    struct atoll_cgroup_stats s;
-    struct atoll_error err;
-    int r = n->cgroups.version ? atoll_cgroup_read_stats(&n->cgroups, spec->id, &s) : -EOPNOTSUPP;
-
-    if (r < 0) {
-        (void)atoll_fail(&err, r == -ENOENT ? ATOLL_ERR_NOT_FOUND : ATOLL_ERR_UNIMPLEMENTED, -r,
-                         "the host has no figures about sandbox %s", spec->id);
-        done(arg, NULL, &err);
-        return;
-    }
-    done(arg,
-         &(struct atoll_provider_stats){.memory_bytes = s.memory_bytes,
-                                        .memory_peak_bytes = s.memory_peak_bytes,
-                                        .memory_limit_bytes = s.memory_limit_bytes,
-                                        .cpu_us = s.cpu_us,
-                                        .processes = s.processes,
-                                        .processes_peak = s.processes_peak},
-         NULL);
-}
-
 static int keeper(struct atoll_provider *p)
 {
     const struct atoll_native *n = atoll_native_of(p);
@@ -331,7 +307,7 @@ static const struct atoll_provider_ops ops = {
     .pause = pause_sandbox,
     .resume = resume_sandbox,
     .set_limits = set_limits,
-    .stats = stats,
+    .stats = atoll_native_stats,
     .keep_layer = atoll_native_keep_layer,
     .snapshot_layer = atoll_native_snapshot_layer,
     .drop_layer = atoll_native_drop_layer,

@@ -9,7 +9,7 @@
 
 /*
  * Shared by the files of the native provider: create.c makes sandboxes, layers.c makes
- * layers from them, sockets.c hands out their networks, spawn_link.c keeps the connection to atoll-spawn, native.c has the rest.
+ * layers from them, stats.c measures them, sockets.c hands out their networks, spawn_link.c keeps the connection to atoll-spawn, native.c has the rest.
  *
  * If atoll-spawn does not answer for long, the operation fails with DEADLINE_EXCEEDED. atoll-spawn
  * still carries it out once it continues, in the order of the requests. So an opposite request
@@ -118,6 +118,10 @@ void atoll_native_keep_layer(struct atoll_provider *p, const struct atoll_spec *
                              void *arg);
 void atoll_native_snapshot_layer(struct atoll_provider *p, const struct atoll_spec *spec,
                                  const char *layer, atoll_provider_layer_fn *done, void *arg);
+
+/* stats.c: as in provider.h. */
+void atoll_native_stats(struct atoll_provider *p, const struct atoll_spec *spec,
+                        atoll_provider_stats_fn *done, void *arg);
 
 /* sockets.c: as in provider.h. */
 void atoll_native_sockets(struct atoll_provider *p, const struct atoll_spec *spec,
