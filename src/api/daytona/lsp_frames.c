@@ -28,10 +28,14 @@ static size_t open_end(size_t n)
 
 int atoll_lsp_next(const uint8_t *bytes, size_t n, struct atoll_lsp_message *ret, size_t *ret_used)
 {
-    const uint8_t *at = bytes, *end = bytes + n, *found, *blank;
+    const uint8_t *at = bytes, *end, *found, *blank;
     size_t len, left;
 
-    while ((found = n == 0 ? NULL : memmem(at, (size_t)(end - at), head, HEAD_LEN))) {
+    *ret_used = 0;
+    if (n == 0)
+        return 0; /* the bytes of an empty buffer are NULL */
+    end = bytes + n;
+    while ((found = memmem(at, (size_t)(end - at), head, HEAD_LEN))) {
         at = found + HEAD_LEN;
         left = ATOLL_MIN((size_t)(end - at), (size_t)ATOLL_LSP_HEAD_MAX);
         blank = memmem(at, left, "\r\n\r\n", 4);
