@@ -141,7 +141,7 @@ static int load_row(void *arg, const struct atoll_store_task *row, struct atoll_
     task->created_unix_ms = row->created_unix_ms;
     task->started_unix_ms = row->started_unix_ms;
     task->ended_unix_ms = row->ended_unix_ms;
-    task->at = *row->step ? atoll_task_step_find(row->step) : 0;
+    task->at = atoll_task_step_find(row->step); /* none after the last one */
     if (*row->error_kind)
         (void)atoll_fail(&task->error, atoll_error_kind_by_name(row->error_kind), 0, "%s",
                          row->error);
@@ -302,17 +302,27 @@ static void save(struct atoll_task *task)
                   NULL);
 }
 
-static void forget(struct atoll_task *task)
+/* A task whose row cannot be removed stays: the next daemon would have it again. */
+static int forget(struct atoll_task *task, struct atoll_error *err)
 {
     struct atoll_tasks *tasks = task->tasks;
-    struct atoll_error error;
+    int r = atoll_store_drop_task(tasks->config.store, task->id, err);
 
-    if (atoll_store_drop_task(tasks->config.store, task->id, &error) < 0)
-        atoll_log(ATOLL_LOG_ERROR, "task is not dropped", "task", task->id, "error", error.text,
-                  NULL);
+    if (r < 0)
+        return r;
     atoll_task_log_remove(tasks, task->id);
     (void)atoll_map_remove(&tasks->by_id, task->id);
     task_free(task);
+    return 0;
+}
+
+static void forget_oldest(struct atoll_task *task)
+{
+    struct atoll_error error;
+
+    if (forget(task, &error) < 0)
+        atoll_log(ATOLL_LOG_ERROR, "task is not dropped", "task", task->id, "error", error.text,
+                  NULL);
 }
 
 static void begin(struct atoll_task *task)
@@ -372,7 +382,7 @@ void atoll_task_ended(struct atoll_task *task, const struct atoll_error *error)
         tasks->ended(tasks->ended_arg, task->id);
     if (count(tasks, task->tenant, ATOLL_TASK_SUCCEEDED, ATOLL_TASK_CANCELED, &oldest) >
         ATOLL_TASKS_ENDED_MAX)
-        forget(oldest);
+        forget_oldest(oldest);
     admit(tasks);
 }
 
@@ -499,8 +509,7 @@ int atoll_tasks_remove(struct atoll_tasks *tasks, const char *id, struct atoll_e
     if (!has_ended(task))
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
                           "the task is %s; cancel it first", state_names[task->state]);
-    forget(task);
-    return 0;
+    return forget(task, err);
 }
 
 int atoll_tasks_source(struct atoll_tasks *tasks, const char *id, char *ret_sandbox_id,

@@ -14,7 +14,7 @@ import urllib.parse
 import docker_engine
 import oci_images
 from daemons import ROOT, wait_until
-from walking import Refused
+from walking import TOLD, Refused
 
 sys.path.append(str(ROOT / "tests" / "integration"))
 import agent_wire  # noqa: E402
@@ -194,6 +194,32 @@ def volume(walk, client, _):
     client.delete(f"/api/sandboxes/{made}")
     assert "kept" in [one["name"] for one in client.get("/api/volumes")["volumes"]]
     client.call("DELETE", "/api/volumes/kept", want=(204, 404))
+
+
+def want_success(ended):
+    """A task or a swarm that could not be done says why."""
+    if ended["state"] != "succeeded":
+        told = ended["error"] if "error" in ended else [m["state"] for m in ended["members"]]
+        raise Refused(f"{told}", TOLD, json.dumps(ended).encode())
+
+
+@errand()
+def task(walk, client, _):
+    ended = client.post("/api/tasks", {"agent": "shell", "instruction": "echo x > a.txt", "autoCleanup": True,
+                                       "capturePatterns": ["*.txt"]}, wait="true")
+    want_success(ended)
+    client.delete(f"/api/tasks/{ended['id']}")
+    client.delete(f"/api/artifacts/{ended['sandbox_id']}")
+
+
+@errand()
+def swarm(walk, client, _):
+    member = {"agent": "shell", "autoCleanup": True}
+    ended = client.post("/api/swarms", {"memory": {"a": 1}, "tasks": [
+        {"name": "first", "instruction": "true", **member},
+        {"instruction": "grep a $ATOLL_SWARM_MEMORY", "dependsOn": ["first"], **member}]}, wait="true")
+    want_success(ended)
+    client.call("PATCH", f"/api/swarms/{ended['id']}/memory", {"a": 2})
 
 
 @errand()

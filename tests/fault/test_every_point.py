@@ -44,7 +44,7 @@ ELSEWHERE = {
        for op in ("pause", "resume", "stop", "set_limits", "stats", "keep_layer", "drop_layer",
                   "snapshot_layer", "sockets")},
     **{f"provider.{name}.{op}": "it has no images of its own" for name in ("native", "fake")
-       for op in ("build", "snapshot", "drop_image")},
+       for op in ("build", "snapshot", "drop_image", "load_image")},
     **{f"provider.fake.{op}": "it has no volumes" for op in ("list_volumes", "drop_volume")},
 }
 
@@ -145,7 +145,7 @@ def check_same(before, after):
         now = after["execs"].get(name)
         assert now == result or result[0] is None or name[0] not in after["states"], \
             f"{name} had ended as {result}, and now as {now}"
-    for kind in ("sessions", "templates", "artifacts", "keys"):
+    for kind in ("sessions", "templates", "artifacts", "keys", "tasks", "swarms"):
         assert before[kind] == after[kind], f"{kind} were {before[kind]} and are {after[kind]}"
 
 

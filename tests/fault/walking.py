@@ -26,7 +26,7 @@ ID_LENGTH = 26
 # Commands of ended sandboxes belong to their records.
 LIVE_TABLES = ["sandboxes", "execs WHERE sandbox_id NOT IN (SELECT id FROM ended)", "contexts", "previews", "sessions", "artifact_wishes",
                "artifact_sets", "artifacts", "templates", "template_versions", "template_tags", "layers",
-               "build_steps"]
+               "build_steps", "tasks WHERE kind = 'task'"]
 
 
 TOLD = 1  # no error, but an answer that says what is missing: bytes of output, or an end
@@ -231,6 +231,8 @@ class Walk:
                           for t in client.get("/api/templates")["templates"]},
             "artifacts": {a["sandbox_id"] for a in client.get("/api/artifacts")["artifacts"]},
             "keys": {k["id"] for k in client.get("/api/keys")["keys"]},
+            "tasks": {(t["id"], t["state"]) for t in client.get("/api/tasks")["tasks"]},
+            "swarms": {(s["id"], s["state"]) for s in client.get("/api/swarms")["swarms"]},
         }
 
     def truth(self):
@@ -241,6 +243,7 @@ class Walk:
             seen.clear()
             seen.update(self.facts())
             return (not {"creating", "stopping", "unreachable"} & set(seen["states"].values())
+                    and not {"waiting", "running"} & {state for _, state in seen["tasks"] | seen["swarms"]}
                     and not self.lies(seen) and all(map(self.reaches, running(seen))))
 
         wait_until(calm, PATIENCE, lambda: f"{self.lies(seen)}\nsays {seen}\n"
@@ -305,6 +308,8 @@ class Walk:
         client = self.client()
         for session in client.get("/api/sessions")["sessions"]:
             client.delete(f"/api/sessions/{session['session_id']}")
+        for task in client.get("/api/tasks")["tasks"]:
+            client.delete(f"/api/tasks/{task['id']}")
         for box in client.get("/api/sandboxes")["sandboxes"]:
             client.call("DELETE", f"/api/sandboxes/{box['id']}", want=(204, 404))
         for kept in client.get("/api/artifacts")["artifacts"]:
@@ -322,7 +327,7 @@ class Walk:
     def rest_of_it(self):
         waiting = self.waiting({})
         left = [f"{folder}/{name}" for folder in ("sandboxes", "disks", "journal", "artifacts",
-                                                  "layers", "templates", "fake")
+                                                  "layers", "templates", "fake", "tasks")
                 for name in self.files(folder) if name.partition(".")[0] not in waiting]
         left += [f"disk pool {name}" for name in in_pool(self.daemon.state) if name.partition("-")[2] not in waiting]
         left += [f"image {name}" for name in self.files("images") if not name.endswith(".img")]
