@@ -144,6 +144,22 @@ int atoll_cli_show(struct atoll_cli *cli, const char *path, struct atoll_error *
     return r < 0 ? r : atoll_cli_show_value(cli, reply, err);
 }
 
+int atoll_cli_post(struct atoll_cli *cli, const char *sandbox, const char *what, json_t *request,
+                   int timeout_ms, json_t **ret, struct atoll_error *err)
+{
+    struct atoll_link_target target;
+    int r = atoll_link_check_id("sandbox", sandbox, err);
+
+    if (r == 0 && !request)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EILSEQ, "an argument is not valid UTF-8");
+    if (r == 0)
+        r = atoll_link_target(&target, err, "/api/sandboxes/%s/%s", sandbox, what);
+    if (r < 0)
+        return r;
+    atoll_cli_set_timeout(cli, timeout_ms);
+    return atoll_cli_call(cli, "POST", target.text, request, ret, err);
+}
+
 int atoll_cli_each(struct atoll_cli *cli, char **names, const char *done, bool go_on,
                    int (*act)(struct atoll_cli *cli, const char *name, const void *arg,
                               struct atoll_error *err),

@@ -49,6 +49,11 @@ int atoll_cli_show(struct atoll_cli *cli, const char *path,
 int atoll_cli_show_value(struct atoll_cli *cli, const json_t *value,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* POSTs to /api/sandboxes/SANDBOX/`what`. request NULL: an argument is not UTF-8. *ret: the answer, owned by
+ * the caller. INVALID_ARGUMENT. */
+int atoll_cli_post(struct atoll_cli *cli, const char *sandbox, const char *what, json_t *request,
+                   int timeout_ms, json_t **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+
 /* Calls act() for each name (up to a NULL) and prints the names for which it succeeded; with --json as
  * {"DONE":[…]}. Stops at the first failure. With go_on it prints the error, continues, and returns 1. */
 int atoll_cli_each(struct atoll_cli *cli, char **names, const char *done, bool go_on,

@@ -107,20 +107,14 @@ static int undo(struct atoll_cli *cli, const void *options, int argc, char **arg
     const struct undo_options *o = options;
     ATOLL_AUTOJSON json_t *request = NULL;
     ATOLL_AUTOJSON json_t *reply = NULL;
-    struct atoll_link_target target;
     uint64_t count = 1;
-    int r = atoll_link_check_id("sandbox", argv[0], err);
+    int r;
 
-    if (r == 0 && argc > 1 && atoll_text_u64(argv[1], 1, 1000, &count) < 0)
-        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                       "the number of commands must be 1 to 1000");
-    if (r == 0)
-        r = atoll_link_target(&target, err, "/api/sandboxes/%s/undo", argv[0]);
-    if (r < 0)
-        return r;
+    if (argc > 1 && atoll_text_u64(argv[1], 1, 1000, &count) < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "the number of commands must be 1 to 1000");
     request = json_pack("{s:I, s:b}", "commands", (json_int_t)count, "force", o->force);
-    atoll_cli_set_timeout(cli, TIMEOUT_MS);
-    r = atoll_cli_call(cli, "POST", target.text, request, &reply, err);
+    r = atoll_cli_post(cli, argv[0], "undo", request, TIMEOUT_MS, &reply, err);
     return r < 0 || !cli->json ? r : atoll_cli_print_json(reply, err);
 }
 

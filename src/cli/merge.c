@@ -7,22 +7,6 @@
 
 #define TIMEOUT_MS (60 * 60 * 1000)
 
-static int post(struct atoll_cli *cli, const char *sandbox, const char *what, json_t *request,
-                json_t **ret, struct atoll_error *err)
-{
-    struct atoll_link_target target;
-    int r = atoll_link_check_id("sandbox", sandbox, err);
-
-    if (r == 0 && !request)
-        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EILSEQ, "an argument is not valid UTF-8");
-    if (r == 0)
-        r = atoll_link_target(&target, err, "/api/sandboxes/%s/%s", sandbox, what);
-    if (r < 0)
-        return r;
-    atoll_cli_set_timeout(cli, TIMEOUT_MS);
-    return atoll_cli_call(cli, "POST", target.text, request, ret, err);
-}
-
 struct merge_options {
     struct atoll_cli_common common;
     bool ours, theirs, dry_run;
@@ -79,7 +63,7 @@ static int merge(struct atoll_cli *cli, const void *options, int argc, char **ar
         (void)json_array_append_new(json_object_get(request, "from"), json_string(argv[i]));
     if (o->ours || o->theirs)
         (void)json_object_set_new(request, "prefer", json_string(o->ours ? "ours" : "theirs"));
-    r = post(cli, argv[0], "merge", request, &reply, err);
+    r = atoll_cli_post(cli, argv[0], "merge", request, TIMEOUT_MS, &reply, err);
     if (r < 0)
         return r;
     if (cli->json)
@@ -159,7 +143,7 @@ static int try_command(struct atoll_cli *cli, const void *options, int argc, cha
                               "the command is not valid UTF-8");
     if (o->timeout_seconds > 0)
         (void)json_object_set_new(request, "timeoutSeconds", json_real(o->timeout_seconds));
-    r = post(cli, argv[0], "try", request, &reply, err);
+    r = atoll_cli_post(cli, argv[0], "try", request, TIMEOUT_MS, &reply, err);
     if (r < 0)
         return r;
     if (cli->json)

@@ -9,22 +9,6 @@
 
 #define TIMEOUT_MS (15 * 60 * 1000)
 
-static int post(struct atoll_cli *cli, const char *sandbox, const char *what, json_t *request,
-                json_t **ret, struct atoll_error *err)
-{
-    struct atoll_link_target target;
-    int r = atoll_link_check_id("sandbox", sandbox, err);
-
-    if (r == 0 && !request)
-        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EILSEQ, "the name is not valid UTF-8");
-    if (r == 0)
-        r = atoll_link_target(&target, err, "/api/sandboxes/%s/%s", sandbox, what);
-    if (r < 0)
-        return r;
-    atoll_cli_set_timeout(cli, TIMEOUT_MS);
-    return atoll_cli_call(cli, "POST", target.text, request, ret, err);
-}
-
 /* NAME or NAME:TAG. */
 static int check_name(const char *text, struct atoll_error *err)
 {
@@ -42,7 +26,7 @@ static int snapshot(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int
     int r = argc > 1 ? check_name(argv[1], err) : 0;
 
     if (r == 0)
-        r = post(cli, argv[0], "snapshots", request, &reply, err);
+        r = atoll_cli_post(cli, argv[0], "snapshots", request, TIMEOUT_MS, &reply, err);
     if (r < 0)
         return r;
     if (cli->json)
@@ -129,7 +113,7 @@ static int fork_sandbox(struct atoll_cli *cli, const void *options, int argc ATO
     const struct fork_options *o = options;
     ATOLL_AUTOJSON json_t *request = json_pack("{s:I}", "count", (json_int_t)(o->count ?: 1));
     ATOLL_AUTOJSON json_t *reply = NULL;
-    int r = post(cli, argv[0], "fork", request, &reply, err);
+    int r = atoll_cli_post(cli, argv[0], "fork", request, TIMEOUT_MS, &reply, err);
     const json_t *made;
 
     if (r < 0)
@@ -165,7 +149,7 @@ static int restore(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int 
 {
     ATOLL_AUTOJSON json_t *request = json_pack("{s:s}", "snapshot", argv[1]);
     ATOLL_AUTOJSON json_t *reply = NULL;
-    int r = post(cli, argv[0], "restore", request, &reply, err);
+    int r = atoll_cli_post(cli, argv[0], "restore", request, TIMEOUT_MS, &reply, err);
 
     return r < 0 || !cli->json ? r : atoll_cli_print_json(reply, err);
 }

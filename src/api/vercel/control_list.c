@@ -87,8 +87,11 @@ static void view_sandbox(struct atoll_json_out *out, const struct atoll_vercel_l
     atoll_vercel_box_done(&box);
 }
 
-void atoll_vercel_sandbox_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
-                               size_t n ATOLL_UNUSED)
+static void reply_list(struct atoll_api_call *call, const char *name,
+                       void (*add)(void *arg, const struct atoll_vercel_box *box),
+                       void (*view)(struct atoll_json_out *out,
+                                    const struct atoll_vercel_list *list,
+                                    const struct atoll_vercel_entry *entry))
 {
     struct atoll_vercel_list list;
     struct atoll_error error;
@@ -97,8 +100,14 @@ void atoll_vercel_sandbox_list(struct atoll_api_call *call, const uint8_t *body 
         atoll_api_fail(call, &error);
         return;
     }
-    atoll_vercel_each_box(call, add_sandbox, &list);
-    atoll_vercel_list_reply(&list, "sandboxes", view_sandbox);
+    atoll_vercel_each_box(call, add, &list);
+    atoll_vercel_list_reply(&list, name, view);
+}
+
+void atoll_vercel_sandbox_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                               size_t n ATOLL_UNUSED)
+{
+    reply_list(call, "sandboxes", add_sandbox, view_sandbox);
 }
 
 /* Sessions. */
@@ -140,13 +149,5 @@ static void view_session(struct atoll_json_out *out, const struct atoll_vercel_l
 void atoll_vercel_session_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                size_t n ATOLL_UNUSED)
 {
-    struct atoll_vercel_list list;
-    struct atoll_error error;
-
-    if (atoll_vercel_list_begin(call, &list, &error) < 0) {
-        atoll_api_fail(call, &error);
-        return;
-    }
-    atoll_vercel_each_box(call, add_sessions, &list);
-    atoll_vercel_list_reply(&list, "sessions", view_session);
+    reply_list(call, "sessions", add_sessions, view_session);
 }

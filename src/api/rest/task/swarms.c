@@ -1,10 +1,10 @@
 /* Swarms (task/swarm.h): start, list, get, cancel, memory. */
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 #include "api/api_internal.h"
 #include "api/idempotency.h"
 #include "api/rest/rest_internal.h"
+#include "api/rest/task/end_wait.h"
 #include "api/rest/task/tasks.h"
 #include "base/rand.h"
 #include "engine/json_memory.h"
@@ -91,55 +91,32 @@ static void reply_view(struct atoll_api_call *call, int status, const char *id)
 
 /* --- waiting for the end --- */
 
-struct waiting {
-    struct atoll_api_call *call;
-    struct atoll_swarm_watch *watch; /* owned */
-    char id[ATOLL_ID_LEN + 1];
-};
-
-static void waiter_gone(struct atoll_api_call *call)
+static bool has_ended(const struct atoll_api_call *call, const char *id)
 {
-    struct waiting *w = call->state;
-
-    (void)atoll_swarms_unwatch(w->watch);
-    free(w);
-    atoll_api_drop(call);
-}
-
-static void may_have_ended(void *arg)
-{
-    struct waiting *w = arg;
-    struct atoll_api_call *call = w->call;
     struct atoll_swarm_view view;
     struct atoll_error error;
-    char id[ATOLL_ID_LEN + 1];
 
-    if (atoll_swarms_find(swarms_of(call), NULL, w->id, &view, &error) == 0 &&
-        view.state < ATOLL_TASK_SUCCEEDED)
-        return;
-    memcpy(id, w->id, sizeof(id));
-    call->on_gone = NULL;
-    (void)atoll_swarms_unwatch(w->watch);
-    free(w);
-    reply_view(call, 200, id);
+    return atoll_swarms_find(swarms_of(call), NULL, id, &view, &error) < 0 ||
+           view.state >= ATOLL_TASK_SUCCEEDED;
 }
 
-static void wait_for(struct atoll_api_call *call, const char *id)
+static int watch_swarm(const struct atoll_api_call *call, const char *id, void (*fn)(void *arg),
+                       void *arg, void **ret_watch, struct atoll_error *err)
 {
-    struct waiting *w = atoll_api_alloc(sizeof(*w));
-    struct atoll_error error;
+    struct atoll_swarm_watch *watch = NULL;
+    int r = atoll_swarms_watch(swarms_of(call), id, fn, arg, &watch, err);
 
-    w->call = call;
-    (void)snprintf(w->id, sizeof(w->id), "%s", id);
-    if (atoll_swarms_watch(swarms_of(call), id, may_have_ended, w, &w->watch, &error) < 0) {
-        free(w);
-        atoll_api_fail(call, &error);
-        return;
-    }
-    call->state = w;
-    call->on_gone = waiter_gone;
-    may_have_ended(w);
+    *ret_watch = watch;
+    return r;
 }
+
+static void unwatch_swarm(void *watch)
+{
+    (void)atoll_swarms_unwatch(watch);
+}
+
+static const struct atoll_end_source end_source = {has_ended, watch_swarm, unwatch_swarm,
+                                                   reply_view};
 
 /* --- start --- */
 
@@ -243,7 +220,7 @@ void atoll_rest_swarm_create(struct atoll_api_call *call, const uint8_t *bytes, 
     if (r < 0)
         atoll_api_fail(call, &error);
     else if (wait)
-        wait_for(call, id);
+        atoll_rest_wait_end(call, &end_source, id);
     else
         reply_view(call, 201, id);
     atoll_body_done(&body);
@@ -280,7 +257,7 @@ void atoll_rest_swarm_get(struct atoll_api_call *call, const uint8_t *body ATOLL
     if (find(call, &view, &error) < 0 || atoll_api_query_flag(call, "wait", &wait, &error) < 0)
         atoll_api_fail(call, &error);
     else if (wait)
-        wait_for(call, call->params.name);
+        atoll_rest_wait_end(call, &end_source, call->params.name);
     else
         reply_view(call, 200, call->params.name);
 }

@@ -1,7 +1,6 @@
 /* Tasks (task/task.h): start, list, get, log, cancel, retry, remove. */
 #include "api/rest/task/tasks.h"
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include "api/api_internal.h"
 #include "api/fields.h"
@@ -11,6 +10,7 @@
 #include "api/rest/requests.h"
 #include "api/rest/rest.h"
 #include "api/rest/rest_internal.h"
+#include "api/rest/task/end_wait.h"
 #include "engine/artifact/artifacts.h"
 #include "engine/json_memory.h"
 
@@ -32,14 +32,7 @@ int atoll_rest_task_find(struct atoll_api_call *call, struct atoll_task_view *re
     return r;
 }
 
-/* --- start --- */
-
-/* Waits for the end of the task. */
-struct waiting {
-    struct atoll_api_call *call;
-    struct atoll_task_watch *watch; /* owned */
-    char id[ATOLL_ID_LEN + 1];
-};
+/* --- answers --- */
 
 static void reply_view(struct atoll_api_call *call, int status, const char *id)
 {
@@ -55,49 +48,33 @@ static void reply_view(struct atoll_api_call *call, int status, const char *id)
     atoll_api_reply(call, status, &out);
 }
 
-static void waiter_gone(struct atoll_api_call *call)
+static bool has_ended(const struct atoll_api_call *call, const char *id)
 {
-    struct waiting *w = call->state;
-
-    (void)atoll_tasks_unwatch(w->watch);
-    free(w);
-    atoll_api_drop(call);
-}
-
-static void may_have_ended(void *arg)
-{
-    struct waiting *w = arg;
-    struct atoll_api_call *call = w->call;
     struct atoll_task_view view;
     struct atoll_error error;
-    char id[ATOLL_ID_LEN + 1];
 
-    if (atoll_tasks_find(tasks_of(call), NULL, w->id, &view, &error) == 0 &&
-        view.state < ATOLL_TASK_SUCCEEDED)
-        return;
-    memcpy(id, w->id, sizeof(id));
-    call->on_gone = NULL;
-    (void)atoll_tasks_unwatch(w->watch);
-    free(w);
-    reply_view(call, 200, id);
+    return atoll_tasks_find(tasks_of(call), NULL, id, &view, &error) < 0 ||
+           view.state >= ATOLL_TASK_SUCCEEDED;
 }
 
-static void wait_for(struct atoll_api_call *call, const char *id)
+static int watch_task(const struct atoll_api_call *call, const char *id, void (*fn)(void *arg),
+                      void *arg, void **ret_watch, struct atoll_error *err)
 {
-    struct waiting *w = atoll_api_alloc(sizeof(*w));
-    struct atoll_error error;
+    struct atoll_task_watch *watch = NULL;
+    int r = atoll_tasks_watch(tasks_of(call), id, fn, arg, &watch, err);
 
-    w->call = call;
-    (void)snprintf(w->id, sizeof(w->id), "%s", id);
-    if (atoll_tasks_watch(tasks_of(call), id, may_have_ended, w, &w->watch, &error) < 0) {
-        free(w);
-        atoll_api_fail(call, &error);
-        return;
-    }
-    call->state = w;
-    call->on_gone = waiter_gone;
-    may_have_ended(w);
+    *ret_watch = watch;
+    return r;
 }
+
+static void unwatch_task(void *watch)
+{
+    (void)atoll_tasks_unwatch(watch);
+}
+
+static const struct atoll_end_source end_source = {has_ended, watch_task, unwatch_task, reply_view};
+
+/* --- start --- */
 
 void atoll_rest_task_begin(struct atoll_api_call *call, struct atoll_body *body)
 {
@@ -114,7 +91,7 @@ void atoll_rest_task_begin(struct atoll_api_call *call, struct atoll_body *body)
     if (r < 0)
         atoll_api_fail(call, &error);
     else if (wait)
-        wait_for(call, id);
+        atoll_rest_wait_end(call, &end_source, id);
     else
         reply_view(call, 201, id);
 }
@@ -146,7 +123,7 @@ void atoll_rest_task_get(struct atoll_api_call *call, const uint8_t *body ATOLL_
         atoll_api_query_flag(call, "wait", &wait, &error) < 0)
         atoll_api_fail(call, &error);
     else if (wait)
-        wait_for(call, call->params.name);
+        atoll_rest_wait_end(call, &end_source, call->params.name);
     else
         reply_view(call, 200, call->params.name);
 }
@@ -192,31 +169,7 @@ static ssize_t read_log(const struct atoll_api_call *call, const char *id, uint6
     return atoll_tasks_log(tasks_of(call), id, offset, buf, n, &error);
 }
 
-static bool has_ended(const struct atoll_api_call *call, const char *id)
-{
-    struct atoll_task_view view;
-    struct atoll_error error;
-
-    return atoll_tasks_find(tasks_of(call), NULL, id, &view, &error) < 0 ||
-           view.state >= ATOLL_TASK_SUCCEEDED;
-}
-
-static int watch_log(const struct atoll_api_call *call, const char *id, void (*fn)(void *arg),
-                     void *arg, void **ret_watch, struct atoll_error *err)
-{
-    struct atoll_task_watch *watch = NULL;
-    int r = atoll_tasks_watch(tasks_of(call), id, fn, arg, &watch, err);
-
-    *ret_watch = watch;
-    return r;
-}
-
-static void unwatch_log(void *watch)
-{
-    (void)atoll_tasks_unwatch(watch);
-}
-
-static const struct atoll_log_source log_source = {read_log, has_ended, watch_log, unwatch_log};
+static const struct atoll_log_source log_source = {read_log, has_ended, watch_task, unwatch_task};
 
 /* Each whole line as an event. */
 static ssize_t write_events(struct atoll_http_request *req, const char *piece, size_t n)
