@@ -1,5 +1,4 @@
-"""Everybody who makes sandboxes, under one daemon of our own: native, docker, gvisor, e2b, daytona, and a
-plugin.
+"""All providers of sandboxes under one daemon of our own: native, docker, gvisor, e2b, daytona, and a plugin.
 
     with places.world(["native", "docker"]) as world: ...
 
@@ -26,7 +25,7 @@ NAMES = ["native", "docker", "gvisor", "e2b", "daytona", "plugin"]
 PLUGIN = Path(__file__).parents[1] / "examples/provider/docker_cli.py"
 IMAGE = "atoll-test-python:1"
 
-# What nobody needs to run an interpreter.
+# What an interpreter does not need to run.
 LEFT_OUT = {"test", "tests", "idlelib", "tkinter", "lib2to3", "ensurepip", "distutils",
             "turtledemo", "pydoc_data", "unittest", "dist-packages", "config-3.11-x86_64-linux-gnu"}
 LIBRARY = Path("/usr/lib/python3.11")

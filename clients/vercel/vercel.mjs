@@ -82,7 +82,7 @@ function replaceRequest(atoll, key) {
     for (const [name, value] of Object.entries(options.headers ?? {})) {
       if (!(name.toLowerCase() in to.headers)) headers[name] = value
     }
-    // Who connects, and how, is of the connection to the other host.
+    // These options describe the connection to the original host.
     for (const name of ['agent', 'createConnection', 'host', 'hostname', 'port', 'defaultPort', 'servername', 'protocol', 'href']) {
       delete options[name]
     }

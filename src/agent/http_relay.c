@@ -137,7 +137,7 @@ static _Noreturn void answer(int fd, const char *status)
     _exit(0);
 }
 
-/* The value of a header; NULL if there is none. The head ends with NUL and its lines with CR LF. */
+/* The value of a header; NULL: it is missing. The head ends with NUL and its lines with CR LF. */
 static const char *find_header(const struct request *q, const char *name, size_t *ret_len)
 {
     size_t n = strlen(name);

@@ -143,7 +143,8 @@ const struct atoll_cli_verb atoll_cli_diff = {
     .name = "diff",
     .args = "[OPTION]... SANDBOX [FROM [TO]]",
     .summary = "show which files of a sandbox have changed",
-    .help = "FROM and TO are moments: start (its template), now, or the name of a snapshot.\n"
+    .help = "FROM and TO are moments: start (its template), now, the name of a snapshot, or, with\n"
+            "--checkpoints command, the number of a command: the files after it.\n"
             "Without them: from the start until now.\n"
             "\n"
             "Signs: + added, ~ changed, - removed.\n"

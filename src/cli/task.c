@@ -268,8 +268,8 @@ const struct atoll_cli_verb atoll_cli_task_run = {
     .args = "[OPTION]... [INSTRUCTION]",
     .summary = "let an agent work on an instruction in a sandbox",
     .help = "With a repository: clones it, makes a branch, runs the agent, commits and pushes.\n"
-            "Without: --capture keeps the files that the agent makes. A daemon that is killed\n"
-            "meanwhile continues when it is started again.\n"
+            "Without: --capture keeps the files that the agent makes. If the daemon is killed\n"
+            "meanwhile, the task continues when the daemon is started again.\n"
             "\n"
             "Examples:\n"
             "  atoll task run --repo . --agent shell 'sed -i s/teh/the/ README.md'\n"

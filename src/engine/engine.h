@@ -261,7 +261,7 @@ struct atoll_disk_view {
     /* Records of ended sandboxes in the database: their number and size, and its limit. */
     uint64_t ended_count, ended_bytes, ended_max_bytes;
     uint64_t ended_output_bytes, ended_output_max_bytes; /* output of their commands */
-    uint64_t pool_bytes, pool_max_bytes; /* the image of the disk pool; 0: there is none */
+    uint64_t pool_bytes, pool_max_bytes; /* the image of the disk pool; 0: no image */
     uint64_t free_bytes;                 /* of the file system; UINT64_MAX: unknown */
 };
 void atoll_engine_disk(const struct atoll_engine *engine, struct atoll_disk_view *ret);

@@ -58,7 +58,7 @@ void atoll_contexts_create(struct atoll_contexts *contexts,
 /* Whether there is a driver for the language and it runs `program`. */
 bool atoll_contexts_speaks(const struct atoll_contexts *contexts, const char *language,
                            const char *program);
-/* The text of the driver, borrowed; NULL: there is none for the language. Code outside of contexts can
+/* The text of the driver, borrowed; NULL: the language has no driver. Code outside of contexts can
  * use its functions (toolbox_execute.c of api/daytona). */
 const uint8_t *atoll_contexts_driver(const struct atoll_contexts *contexts, const char *language,
                                      size_t *ret_len);

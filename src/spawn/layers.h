@@ -7,7 +7,8 @@
  * Removes dropped layers. Each is first renamed, so that its name is free at once and no layer is
  * ever partly removed under its own name; then a separate process removes it, one layer at a time,
  * while spawn serves other requests. A layer that was renamed but not removed stays under the new
- * name and can be dropped again. A layer in the pool is a link (pool.h), whose subvolume goes. Other trees of the state directory can be removed the same way.
+ * name and can be dropped again. A layer in the pool is a link (disk_pool.h), whose subvolume is removed,
+ * too. Other trees of the state directory can be removed the same way.
  * Thread: the loop's.
  */
 struct atoll_layers {

@@ -22,7 +22,7 @@ struct atoll_store_checkpoint {
 };
 int atoll_store_put_checkpoint(struct atoll_store *store, const struct atoll_store_checkpoint *row,
                                struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Those of the sandbox from that number on, and up to the other. Success also if there are none. */
+/* Drops the rows from..to of the sandbox, both included. Succeeds also if it has no such rows. */
 int atoll_store_drop_checkpoints(struct atoll_store *store, const char *sandbox_id, uint64_t from,
                                  uint64_t to, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* In the order of sandboxes and numbers; fn as of atoll_store_each_sandbox(). */

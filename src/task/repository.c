@@ -146,7 +146,8 @@ static void no_source(void *arg)
 
     task->wants_source = false;
     (void)atoll_fail(&error, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                     "the client did not send the repository (PUT /api/tasks/%s/source)", task->id);
+                     "the client did not send the repository (POST /api/tasks/%s/source)",
+                     task->id);
     atoll_task_step_done(task, &error);
 }
 

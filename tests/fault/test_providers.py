@@ -21,7 +21,7 @@ def registry():
 
 @pytest.fixture(scope="module")
 def world(registry):
-    """Docker before native, services last; a proxy stands before those that talk to somebody."""
+    """Docker before native, services last; a proxy stands in front of each engine and service."""
     auth = {"host": registry.host, "username": fake_registry.USER,
             "password": fake_registry.PASSWORD}
     with places.world(["native", "docker", "e2b", "daytona"], faulty=True,

@@ -120,7 +120,7 @@ def test_the_log_is_followed(rest):
 
 @pytest.mark.parametrize("body, words", [
     ({}, "instruction is missing"),
-    ({"instruction": "x", "agent": "nobody-knows"}, "does not exist; there are:"),
+    ({"instruction": "x", "agent": "no-such-agent"}, "does not exist; there are:"),
     ({"instruction": "x", "cleanup": "maybe"}, "cleanup must be"),
     ({"instruction": "x", "repo": {}}, "either"),
     ({"instruction": "x", "repo": 7}, "repo must be"),

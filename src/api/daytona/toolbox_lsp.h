@@ -25,7 +25,7 @@ void atoll_toolbox_lsp_hold(struct atoll_toolbox_lsp *l);
 void atoll_toolbox_lsp_fail(struct atoll_toolbox_lsp *l, const struct atoll_error *error);
 /* The server of the request; NULL: it has ended, and the call was refused and l freed. */
 struct atoll_exec *atoll_toolbox_lsp_server(struct atoll_toolbox_lsp *l);
-/* Sends a request to the server; the call and l end if there is none, or if the client is gone. */
+/* Sends a request to the server; the call and l end if no server runs, or if the client is gone. */
 void atoll_toolbox_lsp_ask(struct atoll_toolbox_lsp *l, const char *method, json_t *params,
                            atoll_lsp_fn *done);
 /* "file://" and the path with escapes, malloced. */

@@ -149,7 +149,7 @@ static void view_entry(struct atoll_json_out *out, const struct atoll_vercel_lis
     atoll_vercel_view_snapshot(out, NULL, &g->items[entry->number], list->v1);
 }
 
-/* The sandbox that ?name= means. False: there is none. */
+/* The sandbox that ?name= means. False: it does not exist. */
 static bool find_named(const struct atoll_api_call *call, const char *name,
                        char id[ATOLL_ID_LEN + 1])
 {

@@ -71,7 +71,7 @@ static void listed(void *arg, const struct atoll_error *error)
 {
     struct atoll_vercel_list *list = arg;
 
-    /* Without a provider of volumes there are none. */
+    /* Without a provider of volumes the list is empty. */
     if (error && error->kind != ATOLL_ERR_UNIMPLEMENTED) {
         free(list->entries);
         atoll_api_fail(list->call, error);

@@ -32,6 +32,6 @@ void atoll_vercel_snapshot_of(const struct atoll_template_view *view,
                               struct atoll_vercel_snapshot *ret);
 void atoll_vercel_view_snapshot(struct atoll_json_out *out, const char *key,
                                 const struct atoll_vercel_snapshot *s, bool v1);
-/* A snapshot of the caller's tenant. False: there is none, or it has expired. */
+/* A snapshot of the caller's tenant. False: it does not exist, or it has expired. */
 bool atoll_vercel_snapshot_find(const struct atoll_api_call *call, const char *text,
                                 struct atoll_template_view *ret);

@@ -8,7 +8,7 @@
  *   - /v1: a sandbox is what /v2 calls a session; it runs once;
  *   - /v2, /v3: named sandboxes, each with sessions, of which the last one may run.
  *
- * What is what here. A sandbox of Vercel is a persistent sandbox of the engine, with its name. A session is
+ * Objects. A sandbox of Vercel is a persistent sandbox of the engine, with its name. A session is
  * one run of it, from a start to the next stop: sessions have no objects of their own, their ids say
  * which sandbox and which run of it they are. Facts that the engine does not keep are in facade_json of the
  * sandbox (facts.c).

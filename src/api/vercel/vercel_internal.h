@@ -76,7 +76,7 @@ int64_t atoll_vercel_session_number(const json_t *facts);
  * "stoppedAt", "requestedStopAt", "timeout" (ms), "sourceSnapshotId", "snapshottedAt". */
 json_t *atoll_vercel_session_record(const json_t *facts, int64_t number);
 /* Adds the record of the next run, which becomes the current one. ended_unix_ms: when the one before
- * stopped; 0: there is none. source: id of the snapshot that it started from, or "". */
+ * stopped; 0: this is the first. source: id of the snapshot that it started from, or "". */
 void atoll_vercel_session_add(json_t *facts, int64_t ended_unix_ms, int64_t timeout_ms,
                               const char *source);
 

@@ -15,7 +15,7 @@
 /* Bounds of one sandbox: commands in its history, and commands of which layers are kept. */
 #define ATOLL_HISTORY_MAX 1000
 #define ATOLL_CHECKPOINTS_MAX 64
-/* Of those, the newest that are only removed to stay below the bytes. */
+/* The newest of them, which are removed only if their bytes exceed the limits below. */
 #define ATOLL_CHECKPOINTS_NEW 16
 /* Bytes of layers, as each would take by itself: of one sandbox and of one tenant. */
 #define ATOLL_CHECKPOINT_BYTES (UINT64_C(4) << 30)

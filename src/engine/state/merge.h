@@ -28,9 +28,9 @@ struct atoll_try_request {
     const char *user, *cwd; /* NULL: default */
     uint32_t timeout_ms;    /* of each command; 0: none */
 };
-/* Forks the sandbox `count` times and runs the command in each, with ATOLL_TRY=0… in its environment. A command has the
- * score that is a number on the last line of its output; without one, 1 if it exits with 0, else 0 or less is not
- * merged. The best, the first of equals, is merged; all forks are destroyed. report_json: {"tries": […], "best", "merge"}. */
+/* Forks the sandbox `count` times and runs the command in each, with ATOLL_TRY=0… in its environment. The score is the
+ * number on the last line of the output; without one it is 1 for exit status 0, else 0. The fork with the highest score
+ * above 0, the first of equals, is merged; all forks are destroyed. report_json: {"tries": […], "best", "merge"}. */
 void atoll_engine_try(struct atoll_engine *engine, const char *sandbox_id,
                       const struct atoll_try_request *request, atoll_merge_fn *done, void *arg);
 /* Frees those in progress without calling done. */
