@@ -149,7 +149,7 @@ int atoll_agent_on_file_rename(struct atoll_agent *a, uint32_t request, const vo
     if (renameat(from_fd, from_name, to_fd, to_name) < 0) {
         int errnum = errno;
         bool about_to = errnum == EXDEV || errnum == ENOTEMPTY || errnum == EEXIST ||
-                        errnum == EISDIR || errnum == ENOSPC;
+                        errnum == EISDIR || atoll_errno_is_full(errnum);
         return atoll_agent_path_fail(err, errnum, about_to ? to : from.text);
     }
     return reply_entry(a, request, to, O_NOFOLLOW, "", err);

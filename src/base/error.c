@@ -109,6 +109,11 @@ enum atoll_error_kind atoll_error_kind_by_name(const char *name)
     return ATOLL_ERR_NONE;
 }
 
+bool atoll_errno_is_full(int errnum)
+{
+    return errnum == ENOSPC || errnum == EDQUOT;
+}
+
 enum atoll_error_kind atoll_error_kind_of_path_errno(int errnum)
 {
     switch (errnum) {

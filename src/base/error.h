@@ -59,5 +59,7 @@ const char *atoll_error_kind_name(enum atoll_error_kind kind);
 /* The kind of that name; ATOLL_ERR_NONE for any other text. */
 enum atoll_error_kind atoll_error_kind_by_name(const char *name);
 
+/* Whether a disk is full: by its size, or by the quota of its owner. */
+bool atoll_errno_is_full(int errnum);
 /* The kind of a file system errno, for errors about a path that the client named (ENOENT is NOT_FOUND). */
 enum atoll_error_kind atoll_error_kind_of_path_errno(int errnum);

@@ -14,7 +14,7 @@
 
 int atoll_copy_failed(struct atoll_error *err, int errnum, const char *what, const char *path)
 {
-    if (errnum == ENOSPC || errnum == EDQUOT)
+    if (atoll_errno_is_full(errnum))
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, errnum, "%s %.200s: the disk is full",
                           what, path);
     if (errnum == EISDIR || errnum == ENOTDIR || errnum == ENOTEMPTY || errnum == EEXIST)

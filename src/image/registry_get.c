@@ -60,7 +60,7 @@ static bool is_there(const struct download *d)
 
 static int no_disk(int errnum, struct atoll_error *err)
 {
-    if (errnum == ENOSPC || errnum == EDQUOT)
+    if (atoll_errno_is_full(errnum))
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, errnum,
                           "there is no space left for the image's layers");
     return atoll_fail_errno(err, errnum, "write a blob");

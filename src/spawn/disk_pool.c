@@ -350,7 +350,8 @@ static int do_flush(const void *arg)
     atoll_disk_pool_name(name, ATOLL_DISK_POOL_PASSING, w->id);
     source = atoll_paths_open(w->host->pool_fd, disk, O_RDONLY | O_DIRECTORY);
     r = source < 0 ? source : atoll_btrfs_snapshot(w->host->pool_fd, name, source);
-    return r < 0 ? r : atoll_btrfs_remove(w->host->pool_fd, name);
+    /* While this one exists, files that are removed from the disk free nothing. */
+    return r < 0 ? r : atoll_btrfs_remove_soon(w->host->pool_fd, name);
 }
 
 pid_t atoll_disk_pool_flush(const struct atoll_spawn_host *host, const char *id)

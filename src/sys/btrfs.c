@@ -78,6 +78,17 @@ int atoll_btrfs_remove(int dir, const char *name)
     return r == -ENOENT ? 0 : r;
 }
 
+int atoll_btrfs_remove_soon(int dir, const char *name)
+{
+    int r = atoll_btrfs_remove(dir, name);
+    uint64_t transaction;
+
+    /* Wakes the thread that commits, which wakes the one that frees; writes no data of other files. */
+    if (r == 0)
+        (void)!ioctl(dir, BTRFS_IOC_START_SYNC, &transaction);
+    return r;
+}
+
 int atoll_btrfs_limit(int fd, uint64_t bytes)
 {
     struct btrfs_ioctl_qgroup_limit_args args = {

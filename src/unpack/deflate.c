@@ -45,7 +45,7 @@ static int failed(const struct atoll_deflate *d, struct atoll_error *err)
 {
     int errnum = d->write_errno ? d->write_errno : EIO;
 
-    if (errnum == ENOSPC || errnum == EDQUOT)
+    if (atoll_errno_is_full(errnum))
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, errnum,
                           "no room on the disk for the archive");
     return atoll_fail_errno(err, errnum, "write the archive");

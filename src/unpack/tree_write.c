@@ -74,7 +74,7 @@ struct atoll_tree_writer *atoll_tree_writer_free(struct atoll_tree_writer *w)
 
 int atoll_tree_failed(struct atoll_error *err, int errnum, const char *path, const char *what)
 {
-    if (errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG)
+    if (atoll_errno_is_full(errnum) || errnum == EFBIG)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, errnum,
                           "no room on the disk for %.200s", path);
     if (errnum == ENAMETOOLONG || errnum == ENOTDIR || errnum == ELOOP || errnum == ENOENT ||

@@ -3,9 +3,11 @@
 import contextlib
 import fcntl
 import http.client
+import io
 import os
 import random
 import signal
+import tarfile
 import threading
 import time
 
@@ -155,6 +157,22 @@ def test_figures_of_the_disk_are_its_own(mortal):
         assert 16 << 20 <= disk()["used_bytes"] - before["used_bytes"] <= 18 << 20
         made.run("head -c 64M /dev/zero > big")
         assert disk()["used_bytes"] == pytest.approx(before["limit_bytes"], rel=0.1)
+    finally:
+        made.destroy()
+
+
+def test_a_full_disk_is_507(mortal):
+    made = Box(mortal.rest, persistent=True, limits={"diskMB": 32})
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        entry = tarfile.TarInfo("a")
+        entry.size = 64 << 20
+        tar.addfile(entry, io.BytesIO(bytes(entry.size)))
+    try:
+        for route, body in (("files", bytes(64 << 20)), ("archive", packed.getvalue())):
+            answer = mortal.rest.put(f"/api/sandboxes/{made.id}/{route}", body, path=f"in-{route}")
+            assert answer.status == 507 and "diskMB" in answer.error["hint"], answer.body
+            made.out("rm -rf in-*")
     finally:
         made.destroy()
 

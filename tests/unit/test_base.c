@@ -120,6 +120,8 @@ static void path_errnos_have_kinds(void **state)
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++)
         assert_int_equal(atoll_error_kind_of_path_errno(rows[i].errnum), rows[i].kind);
+    assert_true(atoll_errno_is_full(ENOSPC) && atoll_errno_is_full(EDQUOT));
+    assert_false(atoll_errno_is_full(EFBIG) || atoll_errno_is_full(0));
 }
 
 static void buf_appends_and_consumes(void **state)

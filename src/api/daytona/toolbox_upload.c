@@ -118,7 +118,7 @@ static void reply_files(struct upload *u, struct atoll_json_out *out)
 static void reply_error(struct upload *u, enum atoll_form_upload_stage stage,
                         const struct atoll_error *error)
 {
-    bool is_full = error->errnum == ENOSPC || error->errnum == EDQUOT;
+    bool is_full = atoll_errno_is_full(error->errnum);
     char text[ATOLL_ERROR_TEXT_MAX + ATOLL_TOOLBOX_PATH_MAX];
     struct atoll_buf buf;
     struct atoll_json_out out;

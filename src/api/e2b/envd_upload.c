@@ -118,7 +118,7 @@ static void written(void *arg, const struct atoll_am_entry *entry)
 static void fail_write(const struct upload *u, int errnum)
 {
     int64_t size = atoll_http_content_length(u->call->req);
-    bool is_full = errnum == ENOSPC || errnum == EDQUOT;
+    bool is_full = atoll_errno_is_full(errnum);
     char text[120];
 
     /* The file's size is known only if the body is the file itself, without compression. */

@@ -99,7 +99,7 @@ static void on_finished(void *arg, const struct atoll_am_entry *entry,
 {
     struct atoll_form_upload *f = arg;
     /* Without descriptors the agent gets the bytes only now. */
-    bool is_full = error && (error->errnum == ENOSPC || error->errnum == EDQUOT);
+    bool is_full = error && atoll_errno_is_full(error->errnum);
 
     if (!wait_over(f, is_full ? ATOLL_FORM_WRITE : ATOLL_FORM_PATH, error))
         return;

@@ -62,7 +62,8 @@ static void describe(struct unpacking *u, const struct atoll_exec_result *result
         if ((uint8_t)words[i] < 0x20)
             words[i] = ' ';
     /* GNU tar may report a full disk as a short write. */
-    full = strstr(words, strerror(ENOSPC)) || strstr(words, "Wrote only");
+    full = strstr(words, strerror(ENOSPC)) || strstr(words, strerror(EDQUOT)) ||
+           strstr(words, "Wrote only");
     if (result->kind == ATOLL_END_EXITED)
         (void)atoll_fail(
             &u->error, full ? ATOLL_ERR_RESOURCE_EXHAUSTED : ATOLL_ERR_INVALID_ARGUMENT,

@@ -275,8 +275,7 @@ int atoll_upload_write(struct atoll_upload *u, const uint8_t *bytes, size_t n)
 int atoll_upload_fail(int r, struct atoll_error *err)
 {
     return atoll_fail(err, atoll_error_kind_of_path_errno(-r), -r, "%s",
-                      r == -ENOSPC || r == -EDQUOT ? "the disk of the sandbox is full"
-                                                   : strerror(-r));
+                      atoll_errno_is_full(-r) ? "the disk of the sandbox is full" : strerror(-r));
 }
 
 static void give_up(struct atoll_upload *u, const struct atoll_error *error)
