@@ -263,9 +263,16 @@ static void start(struct atoll_task_command *c, const struct atoll_task_command_
 void atoll_task_command_run(struct atoll_task *task,
                             const struct atoll_task_command_request *request)
 {
-    struct atoll_task_command *c = atoll_alloc(sizeof(*c));
+    struct atoll_task_command *c;
     struct atoll_exec *exec;
 
+    /* A step that had no command to kill when it was canceled. */
+    if (task->steps.error.kind != ATOLL_ERR_NONE) {
+        struct atoll_error canceled = task->steps.error;
+        request->done(task, NULL, "", &canceled);
+        return;
+    }
+    c = atoll_alloc(sizeof(*c));
     c->task = task;
     c->request = *request;
     c->request.argv = c->request.env = NULL;

@@ -15,17 +15,40 @@ static const char *swarm_of(const struct atoll_task *task)
     return atoll_task_text(task, "swarmId");
 }
 
+/* The fact is stored when the file is there, and before the agent can change it. */
+static int note_given(struct atoll_task *task, struct atoll_error *err)
+{
+    json_t *given = atoll_json_load_own(task->memory_text);
+    int r;
+
+    if (!given)
+        return atoll_fail_errno(err, ENOMEM, "the memory of the swarm");
+    atoll_task_note(task, GIVEN, given);
+    r = atoll_task_store(task, err);
+    if (r < 0)
+        atoll_task_memory_forget(task);
+    return r;
+}
+
 static void written(void *arg, const struct atoll_am_entry *entry ATOLL_UNUSED,
                     const struct atoll_error *error)
 {
     struct atoll_task *task = arg;
+    struct atoll_error failed;
 
+    if (!error && note_given(task, &failed) < 0)
+        error = &failed;
     free(task->memory_text);
     task->memory_text = NULL;
     if (error)
         atoll_task_step_done(task, error);
     else
         task->next(task);
+}
+
+void atoll_task_memory_forget(struct atoll_task *task)
+{
+    (void)json_object_del(task->facts, GIVEN);
 }
 
 void atoll_task_memory_give(struct atoll_task *task, void (*next)(struct atoll_task *task))
@@ -41,8 +64,7 @@ void atoll_task_memory_give(struct atoll_task *task, void (*next)(struct atoll_t
     }
     task->next = next;
     task->memory_text = atoll_json_dump(view.memory, JSON_INDENT(2));
-    atoll_task_note(task, GIVEN, json_deep_copy(view.memory));
-    if (!task->memory_text || atoll_task_store(task, &error) < 0) {
+    if (!task->memory_text) {
         (void)atoll_fail_errno(&error, ENOMEM, "the memory of the swarm");
         atoll_task_step_done(task, &error);
         return;

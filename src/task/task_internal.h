@@ -128,6 +128,8 @@ void atoll_task_describe_end(const struct atoll_exec_result *result, char *out, 
 /* Either goes on with `next`, or ends the step with an error. */
 void atoll_task_memory_give(struct atoll_task *task, void (*next)(struct atoll_task *task));
 void atoll_task_memory_take(struct atoll_task *task, void (*next)(struct atoll_task *task));
+/* For another sandbox: it does not have the file. */
+void atoll_task_memory_forget(struct atoll_task *task);
 
 /* agents.c: agents of the registry */
 struct atoll_task_agent {

@@ -488,8 +488,10 @@ int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *ste
         task->at = at;
     if (!atoll_engine_find(tasks->config.engine, atoll_task_fact(task, "sandbox_id")))
         task->at = 0;
-    if (task->at == 0)
+    if (task->at == 0) {
         (void)json_object_del(task->facts, "sandbox_id");
+        atoll_task_memory_forget(task);
+    }
     task->attempt++;
     task->error = (struct atoll_error){0};
     task->ended_unix_ms = 0;
