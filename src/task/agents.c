@@ -268,9 +268,7 @@ static bool matches(const json_t *line, const json_t *match)
     json_object_foreach((json_t *)(uintptr_t)match, path, wanted)
     {
         const json_t *value = value_at(line, path);
-        const char *text = json_string_value(value);
-        if (!value || !(text ? strcmp(text, json_string_value(wanted)) == 0
-                             : json_equal((json_t *)(uintptr_t)value, wanted)))
+        if (!value || !json_equal((json_t *)(uintptr_t)value, wanted))
             return false;
     }
     return true;

@@ -13,7 +13,7 @@
  * so that MARK, the name of the shell, is in the stored arguments of the command.
  */
 #define MARK_AT 3
-#define PARTIAL_MAX ((size_t)64 * 1024) /* a longer line is passed in pieces */
+#define PARTIAL_MAX ((size_t)1024 * 1024) /* a longer line is passed in pieces */
 
 struct atoll_task_command {
     struct atoll_task *task;

@@ -17,7 +17,10 @@
  * The log of a task: lines of JSON in tasks/ID.log. It is appended only, so that the next daemon continues
  * it and readers keep their offsets.
  */
-#define LINE_MAX_BYTES ((size_t)64 * 1024)
+#define LINE_MAX_BYTES ((size_t)128 * 1024)
+#define TEXT_MAX \
+    ((size_t)16 * 1024) /* of one line of output; quoting can make it six times as long */
+#define LINE_COST 128   /* of an entry, beside its text */
 #define OUTPUT_MAX (UINT64_C(16) << 20)
 
 struct atoll_task_watch {
@@ -136,14 +139,14 @@ void atoll_task_log_output(struct atoll_task *task, int stream, const char *text
 {
     struct atoll_buf line;
 
-    task->output_bytes += n;
+    task->output_bytes += n + LINE_COST;
     if (task->output_bytes > OUTPUT_MAX) {
         if (!task->output_is_cut)
             atoll_task_log(task, "info", "more output than is kept: the rest is left out");
         task->output_is_cut = true;
         return;
     }
-    begin(task, &line, "output", text, n);
+    begin(task, &line, "output", text, ATOLL_MIN(n, TEXT_MAX));
     (void)!atoll_buf_appendf(&line, ",\"stream\":\"%s\",\"end\":%llu",
                              stream == ATOLL_STREAM_STDERR ? "stderr" : "stdout",
                              (unsigned long long)end);

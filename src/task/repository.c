@@ -4,6 +4,7 @@
 #include "engine/artifact/artifacts.h"
 #include "git/git.h"
 #include "git/porcelain.h"
+#include "git/url.h"
 #include "task/task_internal.h"
 
 /*
@@ -45,10 +46,43 @@ static void run_git(struct atoll_task *task, const struct atoll_git_request *req
                   task);
 }
 
-static struct atoll_git_credentials credentials_of(const struct atoll_task *task)
+int atoll_task_split_url(json_t *request, struct atoll_error *err)
+{
+    json_t *repo = json_object_get(request, "repo");
+    const char *text = json_string_value(json_object_get(repo, "url"));
+    struct atoll_git_url url;
+
+    if (!text)
+        return 0;
+    if (atoll_git_url_split(text, &url, err) < 0)
+        return atoll_wrap(err, "repo.url");
+    (void)json_object_set_new(repo, "url", json_string(url.text));
+    if (*url.username && !json_object_get(repo, "username"))
+        (void)json_object_set_new(repo, "username", json_string(url.username));
+    if (*url.password && !json_object_get(repo, "password"))
+        (void)json_object_set_new(repo, "password", json_string(url.password));
+    explicit_bzero(&url, sizeof(url));
+    return 0;
+}
+
+bool atoll_task_host(const struct atoll_task *task, char out[static ATOLL_TASK_HOST_MAX])
+{
+    const char *text = repo_text(task, "url"), *host;
+    struct atoll_git_url url;
+    struct atoll_error error;
+
+    if (!text || atoll_git_url_split(text, &url, &error) < 0)
+        return false;
+    host = strstr(url.server, "://");
+    return host && (size_t)snprintf(out, ATOLL_TASK_HOST_MAX, "%s", host + 3) < ATOLL_TASK_HOST_MAX;
+}
+
+/* host: the only server that gets them, since the agent could have changed the remote. */
+static struct atoll_git_credentials credentials_of(const struct atoll_task *task, const char *host)
 {
     return (struct atoll_git_credentials){.username = repo_text(task, "username"),
-                                          .password = repo_text(task, "password")};
+                                          .password = repo_text(task, "password"),
+                                          .host = host};
 }
 
 /* Whether another try may succeed; then it is made later. */
@@ -107,7 +141,7 @@ static void clone_now(struct atoll_task *task)
                 .ref = repo_text(task, "branch"),
                 .commit = repo_text(task, "commit"),
                 .depth = (uint32_t)json_integer_value(json_object_get(repo_of(task), "depth")),
-                .credentials = credentials_of(task),
+                .credentials = credentials_of(task, NULL),
             },
             cloned);
 }
@@ -379,16 +413,20 @@ static void bundle(struct atoll_task *task)
 
 void atoll_task_push(struct atoll_task *task)
 {
+    char host[ATOLL_TASK_HOST_MAX] = "";
+
+    (void)atoll_task_host(task, host);
     if (!*atoll_task_fact(task, "commit") || json_is_false(atoll_task_object(task, "push")))
         atoll_task_step_done(task, NULL);
     else if (is_uploaded(task))
         bundle(task);
     else
-        run_git(task,
-                &(struct atoll_git_request){.op = ATOLL_GIT_PUSH,
-                                            .remote = "origin",
-                                            .ref = atoll_task_fact(task, "branch"),
-                                            .set_upstream = true,
-                                            .credentials = credentials_of(task)},
-                pushed);
+        run_git(
+            task,
+            &(struct atoll_git_request){.op = ATOLL_GIT_PUSH,
+                                        .remote = "origin",
+                                        .ref = atoll_task_fact(task, "branch"),
+                                        .set_upstream = true,
+                                        .credentials = credentials_of(task, *host ? host : NULL)},
+            pushed);
 }

@@ -220,35 +220,17 @@ static int find_agent(struct atoll_task *task, const json_t **ret, struct atoll_
     return r;
 }
 
-/* The host in "https://user@host:443/path" or "host:path"; false: none. */
-static bool host_of(const char *url, char *out, size_t cap)
-{
-    const char *begin = strstr(url, "://"), *at;
-    size_t n;
-
-    if (!begin)
-        return false;
-    begin += 3;
-    n = strcspn(begin, "/");
-    at = memchr(begin, '@', n);
-    if (at) {
-        n -= (size_t)(at + 1 - begin);
-        begin = at + 1;
-    }
-    n = ATOLL_MIN(n, strcspn(begin, ":"));
-    return n > 0 && (size_t)snprintf(out, cap, "%.*s", (int)n, begin) < cap;
-}
-
 /* Without a network in the request: what the repository and the agent need, and nothing else. */
 static void add_network(const struct atoll_task *task, const json_t *agent, json_t *sandbox)
 {
-    const char *url = json_string_value(json_object_get(atoll_task_object(task, "repo"), "url"));
     json_t *allow = json_array();
     const json_t *hosts = json_object_get(agent, "hosts");
-    char host[256];
+    char host[ATOLL_TASK_HOST_MAX];
 
-    if (url && host_of(url, host, sizeof(host)))
+    if (atoll_task_host(task, host)) {
+        host[strcspn(host, ":")] = '\0';
         (void)json_array_append_new(allow, json_string(host));
+    }
     for (size_t i = 0; i < json_array_size(hosts); i++)
         (void)json_array_append(allow, json_array_get(hosts, i));
     if (json_array_size(allow) > 0 && !json_object_get(sandbox, "network") &&
@@ -556,6 +538,10 @@ static void start_agent(struct atoll_task *task)
     struct atoll_error error;
     int r = find_agent(task, &agent, &error);
 
+    if (task->steps.error.kind != ATOLL_ERR_NONE) { /* canceled meanwhile */
+        atoll_task_step_done(task, NULL);
+        return;
+    }
     /* The output is read again from its beginning. */
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(results); i++)
         (void)json_object_del(task->facts, results[i]);

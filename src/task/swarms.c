@@ -14,6 +14,7 @@
 #include "task/task_internal.h"
 
 #define CONCURRENCY 8 /* unless the request says */
+#define REQUEST_MAX ((size_t)4 << 20)
 
 struct swarm {
     struct atoll_swarms *swarms;
@@ -415,6 +416,9 @@ int atoll_swarms_start(struct atoll_swarms *swarms, const char *tenant, json_t *
     struct swarm *s;
     int r = make_room(swarms, tenant, err);
 
+    if (r == 0 && json_dumpb(request, NULL, 0, JSON_COMPACT) > REQUEST_MAX)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG,
+                       "the request of a swarm has at most %zu MiB", REQUEST_MAX >> 20);
     if (r < 0) {
         json_decref(request);
         return r;

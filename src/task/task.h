@@ -45,6 +45,7 @@ void atoll_tasks_drain(struct atoll_tasks *tasks);
 #define ATOLL_TASKS_WAITING_MAX 256 /* likewise; more are refused */
 #define ATOLL_TASKS_ENDED_MAX 1000  /* of one tenant, that are kept */
 #define ATOLL_TASK_BRANCH_MAX 200
+#define ATOLL_TASK_REQUEST_MAX ((size_t)1024 * 1024)
 
 /* Checks the request and starts the task. request: the body as in docs/agents.md, whose types have been
  * checked; its reference is taken. ret_id: ATOLL_ID_LEN + 1 bytes. INVALID_ARGUMENT, NOT_FOUND (agent,

@@ -46,7 +46,7 @@ struct atoll_tasks {
     struct atoll_tasks_config config;
     struct atoll_map by_id;    /* of struct atoll_task, owned */
     struct atoll_list waiting; /* by atoll_task.queue, oldest first */
-    bool draining;
+    bool draining, admitting;
     int dir_fd;                               /* of the logs */
     void (*ended)(void *arg, const char *id); /* or NULL */
     void *ended_arg;
@@ -88,6 +88,11 @@ void atoll_task_branch(struct atoll_task *task);
 void atoll_task_commit(struct atoll_task *task);
 void atoll_task_push(struct atoll_task *task);
 bool atoll_task_has_repository(const struct atoll_task *task);
+/* Moves user name and password from the URL of the repository to members of their own. INVALID_ARGUMENT. */
+int atoll_task_split_url(json_t *request, struct atoll_error *err) ATOLL_MUST_CHECK;
+#define ATOLL_TASK_HOST_MAX 512
+/* The server of the repository, as "host" or "host:port"; false: it has none. */
+bool atoll_task_host(const struct atoll_task *task, char out[static ATOLL_TASK_HOST_MAX]);
 
 /* names.c: pure */
 /* "Fix the login page!" → "atoll/fix-the-login-page-x7k2" with the beginning of the task's id. */

@@ -273,8 +273,8 @@ static size_t count(struct atoll_tasks *tasks, const char *tenant, enum atoll_ta
         if (strcmp(task->tenant, tenant) != 0 || task->state < from || task->state > to)
             continue;
         n++;
-        if (!oldest || is_older(task, oldest->created_unix_ms, oldest->id))
-            oldest = task;
+        if (!oldest || task->ended_unix_ms < oldest->ended_unix_ms)
+            oldest = task; /* to end */
     }
     if (ret_oldest)
         *ret_oldest = oldest;
@@ -316,15 +316,6 @@ static int forget(struct atoll_task *task, struct atoll_error *err)
     return 0;
 }
 
-static void forget_oldest(struct atoll_task *task)
-{
-    struct atoll_error error;
-
-    if (forget(task, &error) < 0)
-        atoll_log(ATOLL_LOG_ERROR, "task is not dropped", "task", task->id, "error", error.text,
-                  NULL);
-}
-
 static void begin(struct atoll_task *task)
 {
     struct atoll_error error;
@@ -337,20 +328,31 @@ static void begin(struct atoll_task *task)
     atoll_task_run(task);
 }
 
-/* Starts waiting tasks of tenants that have a place. */
-static void admit(struct atoll_tasks *tasks)
+static struct atoll_task *next_admitted(struct atoll_tasks *tasks)
 {
-    if (tasks->draining)
-        return;
     ATOLL_LIST_FOREACH (&tasks->waiting, node) {
         struct atoll_task *task = ATOLL_CONTAINER_OF(node, struct atoll_task, queue);
-        if (count(tasks, task->tenant, ATOLL_TASK_RUNNING, ATOLL_TASK_RUNNING, NULL) >=
+        if (count(tasks, task->tenant, ATOLL_TASK_RUNNING, ATOLL_TASK_RUNNING, NULL) <
             ATOLL_TASKS_RUNNING_MAX)
-            continue;
-        atoll_list_remove(node);
-        begin(task);
-        return admit(tasks); /* the list may be another one now */
+            return task;
     }
+    return NULL;
+}
+
+/* Starts waiting tasks of tenants that have a place. A task that fails at once leads here again, from
+ * within: the outermost call goes on. */
+static void admit(struct atoll_tasks *tasks)
+{
+    struct atoll_task *task;
+
+    if (tasks->draining || tasks->admitting)
+        return;
+    tasks->admitting = true;
+    while ((task = next_admitted(tasks))) {
+        atoll_list_remove(&task->queue);
+        begin(task);
+    }
+    tasks->admitting = false;
 }
 
 void atoll_tasks_drain(struct atoll_tasks *tasks)
@@ -358,10 +360,23 @@ void atoll_tasks_drain(struct atoll_tasks *tasks)
     tasks->draining = true;
 }
 
+/* Keeps the number of ended tasks of a tenant bounded. */
+static void forget_oldest(void *arg)
+{
+    const struct atoll_task *task = arg;
+    struct atoll_task *oldest;
+    struct atoll_error error;
+
+    if (count(task->tasks, task->tenant, ATOLL_TASK_SUCCEEDED, ATOLL_TASK_CANCELED, &oldest) >
+            ATOLL_TASKS_ENDED_MAX &&
+        forget(oldest, &error) < 0)
+        atoll_log(ATOLL_LOG_ERROR, "task is not dropped", "task", oldest->id, "error", error.text,
+                  NULL);
+}
+
 void atoll_task_ended(struct atoll_task *task, const struct atoll_error *error)
 {
     struct atoll_tasks *tasks = task->tasks;
-    struct atoll_task *oldest;
 
     task->state = !error                              ? ATOLL_TASK_SUCCEEDED
                   : error->kind == ATOLL_ERR_CANCELED ? ATOLL_TASK_CANCELED
@@ -380,10 +395,17 @@ void atoll_task_ended(struct atoll_task *task, const struct atoll_error *error)
     atoll_task_changed(task);
     if (tasks->ended)
         tasks->ended(tasks->ended_arg, task->id);
-    if (count(tasks, task->tenant, ATOLL_TASK_SUCCEEDED, ATOLL_TASK_CANCELED, &oldest) >
-        ATOLL_TASKS_ENDED_MAX)
-        forget_oldest(oldest);
+    /* Not now: callers still use the tasks that may be forgotten. */
+    atoll_timer_set(&task->timer, tasks->config.loop, 0, forget_oldest, task);
     admit(tasks);
+}
+
+static int refuse_more(struct atoll_error *err)
+{
+    atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS("tasks"), 1);
+    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                      "%d tasks are waiting already; try again when some have ended",
+                      ATOLL_TASKS_WAITING_MAX);
 }
 
 int atoll_tasks_start(struct atoll_tasks *tasks, const char *tenant, json_t *request, char *ret_id,
@@ -394,13 +416,15 @@ int atoll_tasks_start(struct atoll_tasks *tasks, const char *tenant, json_t *req
     char id[ATOLL_ID_LEN + 1], **variables = NULL;
     int r = atoll_task_agent_find(tasks, request, &agent, err);
 
+    if (r == 0)
+        r = atoll_task_split_url(request, err);
     if (r == 0 && count(tasks, tenant, ATOLL_TASK_WAITING, ATOLL_TASK_WAITING, NULL) >=
                       ATOLL_TASKS_WAITING_MAX)
-        r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                       "%d tasks are waiting already; try again when some have ended",
-                       ATOLL_TASKS_WAITING_MAX);
-    if (r < 0 && err->kind == ATOLL_ERR_RESOURCE_EXHAUSTED)
-        atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS("tasks"), 1);
+        r = refuse_more(err);
+    if (r == 0 && json_dumpb(request, NULL, 0, JSON_COMPACT) > ATOLL_TASK_REQUEST_MAX)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG,
+                       "the request of a task has at most %zu KiB; files belong into the sandbox",
+                       ATOLL_TASK_REQUEST_MAX / 1024);
     if (r < 0) {
         json_decref(request);
         return r;
@@ -435,8 +459,10 @@ void atoll_tasks_resume(struct atoll_tasks *tasks)
     /* The newest first, so that the oldest is first in the list. */
     while (atoll_tasks_before(tasks, NULL, view.created_unix_ms, view.id, &view)) {
         struct atoll_task *task = atoll_map_get(&tasks->by_id, view.id);
-        if (!has_ended(task))
-            atoll_list_push_back(tasks->waiting.next, &task->queue); /* in front */
+        if (has_ended(task))
+            continue;
+        task->state = ATOLL_TASK_WAITING;
+        atoll_list_push_back(tasks->waiting.next, &task->queue); /* in front */
     }
     admit(tasks);
 }
@@ -484,8 +510,12 @@ int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *ste
     if (step && at > task->at)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
                           "the task has not come to the step %s yet", step);
+    if (count(tasks, task->tenant, ATOLL_TASK_WAITING, ATOLL_TASK_WAITING, NULL) >=
+        ATOLL_TASKS_WAITING_MAX)
+        return refuse_more(err);
     if (step)
         task->at = at;
+    (void)json_object_del(task->facts, "_memory"); /* memory.c: it is written again */
     if (!atoll_engine_find(tasks->config.engine, atoll_task_fact(task, "sandbox_id")))
         task->at = 0;
     if (task->at == 0) {

@@ -74,7 +74,13 @@ def test_cancel_and_concurrency(rest):
     assert swarm["state"] == "canceled" and states(swarm) == {"0": "canceled", "1": "skipped"}
 
 
+def test_many_members_with_variables(rest):
+    swarm = run(rest, *(task("true", env={"A": "1"}, capturePatterns=["*"]) for _ in range(20)))
+    assert swarm["state"] == "succeeded", swarm
+
+
 @pytest.mark.parametrize("body, words", [
+    ({"tasks": [task("x", dependsOn=["0"] * 101)]}, "at most 100"),
     ({}, "tasks must be"),
     ({"tasks": [{"instruction": ""}]}, "tasks[0]"),
     ({"tasks": [task("x", dependsOn=["y"])]}, "names no task"),

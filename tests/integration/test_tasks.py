@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from urllib.parse import quote
 
 import pytest
 
@@ -135,6 +136,26 @@ def test_what_cannot_be_a_task(rest, body, words):
     assert answer.status in (400, 404) and words in answer.error["message"], answer.body
 
 
+def test_lines_of_any_kind(rest):
+    """What an agent prints is hostile: values of other types than its rules expect, long lines, many empty ones."""
+    said_by_it = ('{"type":"result","is_error":"x"}', '{"type":7,"is_error":[]}', '{"type":"result","is_error":false,"result":"ok"}')
+    fake = "\n".join(f"echo '{line}'" for line in said_by_it)
+    box = rest.call("POST", "/api/sandboxes", {}).json["id"]
+    script = f"#!/bin/sh\nhead -c 300000 /dev/zero | tr '\\0' x; echo\nyes '' | head -n 200000\n{fake}\n"
+    assert rest.call("PUT", f"/api/sandboxes/{box}/files", script.encode(), path="/usr/local/bin/claude", user="root",
+                     mode="0755").status in (200, 201)
+    task = rest.call("POST", f"/api/sandboxes/{box}/agents", {
+        "agent": "claude-code", "instruction": "x", "env": {"ANTHROPIC_API_KEY": "x"}}, wait="true").json
+    assert task["state"] == "succeeded" and task["output"] == "ok", task
+    assert task["log_bytes"] < 40 << 20 and all("level" in line for line in log(rest, task["id"]))
+    rest.call("DELETE", f"/api/sandboxes/{box}")
+
+
+def test_a_request_that_is_too_large(rest):
+    answer = rest.call("POST", "/api/tasks", {"instruction": "x", "env": {f"A{i}": "x" * 30000 for i in range(40)}})
+    assert answer.status == 400 and "1024 KiB" in answer.error["message"], answer.body
+
+
 def test_a_key_that_is_missing(rest):
     answer = rest.call("POST", "/api/tasks", {"instruction": "x", "agent": "claude-code", "environment": "Bash"})
     assert answer.status == 409 and "atoll secret create ANTHROPIC_API_KEY" in answer.error["message"], answer.body
@@ -176,6 +197,14 @@ def test_a_repository_of_a_server():
         assert git("show", "agent/one:result", cwd=directory / "git" / "private.git") == "done\n"
         assert git("rev-parse", "agent/one", cwd=directory / "git" / "private.git").strip() == task["commit"]
         assert PASSWORD not in str(task) and PASSWORD not in str(log(rest, task["id"]))
+        # The agent sends the branch elsewhere: the password does not go there. In the URL, it is not shown.
+        other = GitServer(daemon.networks.far.listen(FAR[1], PORT), directory / "git")
+        task = run(rest, f"git remote set-url origin http://two.test:{PORT}/private.git; echo 2 > result",
+                   repo=f"http://{USER}:{quote(PASSWORD, safe='')}@one.test:{PORT}/private.git",
+                   sandbox={"network": {"mode": "bridge"}}, autoCleanup=True)
+        assert task["state"] == "failed" and task["step"] == "push" and task["repo"] == f"{URL}/private.git", task
+        assert other.offered == [] and server.offered
+        other.close()
         # Nothing changed: nothing is pushed.
         task = run(rest, "true", repo=repo, branch="agent/two", sandbox={"network": {"mode": "bridge"}})
         assert task["state"] == "succeeded" and "commit" not in task and "pushed" not in task

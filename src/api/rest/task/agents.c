@@ -7,8 +7,9 @@
 /* The next task that runs in the sandbox, newest first; *view begins as for atoll_tasks_before(). */
 static bool next_active(const struct atoll_api_call *call, struct atoll_task_view *view)
 {
-    while (
-        atoll_tasks_before(call->api->config.tasks, NULL, view->created_unix_ms, view->id, view)) {
+    while (atoll_tasks_before(call->api->config.tasks,
+                              atoll_api_owner_of(call->engine, call->params.id),
+                              view->created_unix_ms, view->id, view)) {
         const char *id = json_string_value(json_object_get(view->facts, "sandbox_id"));
         if (view->state == ATOLL_TASK_RUNNING && id && strcmp(id, call->params.id) == 0)
             return true;

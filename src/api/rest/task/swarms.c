@@ -145,6 +145,8 @@ static int check_names(const json_t *member, const char *where, struct atoll_err
         return atoll_fields_refuse(err, where, "name", name, "a text");
     if (needs && !json_is_array(needs))
         return atoll_fields_refuse(err, where, "dependsOn", needs, "an array of names");
+    if (json_array_size(needs) > ATOLL_SWARM_MEMBERS_MAX)
+        return atoll_fields_refuse(err, where, "dependsOn", needs, "an array of at most 100 names");
     for (size_t i = 0; i < json_array_size(needs); i++)
         if (!json_is_string(json_array_get(needs, i)))
             return atoll_fields_refuse(err, where, "dependsOn", needs, "an array of names");
@@ -152,8 +154,9 @@ static int check_names(const json_t *member, const char *where, struct atoll_err
 }
 
 /* A member is a task with a name and dependencies, which the check of tasks does not know. */
-static int check_member(struct atoll_body *body, json_t *member, size_t i, struct atoll_error *err)
+static int check_member(json_t *member, size_t i, struct atoll_error *err)
 {
+    struct atoll_body scratch = {0}; /* holds what is decoded for the check */
     json_t *task;
     char where[32];
     int r;
@@ -167,7 +170,8 @@ static int check_member(struct atoll_body *body, json_t *member, size_t i, struc
     task = json_copy(member);
     (void)json_object_del(task, "name");
     (void)json_object_del(task, "dependsOn");
-    r = atoll_rest_task_check(body, task, where, err);
+    r = atoll_rest_task_check(&scratch, task, where, err);
+    atoll_body_done(&scratch);
     if (r == 0) {
         const json_t *name = json_object_get(member, "name");
         const json_t *needs = json_object_get(member, "dependsOn");
@@ -182,7 +186,7 @@ static int check_member(struct atoll_body *body, json_t *member, size_t i, struc
     return r;
 }
 
-static int check(struct atoll_body *body, const struct request *q, struct atoll_error *err)
+static int check(const struct request *q, struct atoll_error *err)
 {
     size_t n = json_array_size(q->tasks);
     int r = 0;
@@ -193,8 +197,12 @@ static int check(struct atoll_body *body, const struct request *q, struct atoll_
                           ATOLL_SWARM_MEMBERS_MAX);
     if (q->memory && !json_is_object(q->memory))
         return atoll_fields_refuse(err, "", "memory", q->memory, "an object");
+    if (q->memory && json_dumpb(q->memory, NULL, 0, JSON_COMPACT) > ATOLL_SWARM_MEMORY_MAX)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG,
+                          "the memory of a swarm has at most %zu KiB",
+                          ATOLL_SWARM_MEMORY_MAX / 1024);
     for (size_t i = 0; r == 0 && i < n; i++)
-        r = check_member(body, json_array_get(q->tasks, i), i, err);
+        r = check_member(json_array_get(q->tasks, i), i, err);
     return r;
 }
 
@@ -211,7 +219,7 @@ void atoll_rest_swarm_create(struct atoll_api_call *call, const uint8_t *bytes, 
         return;
     r = atoll_body_decode(&body, bytes, n, fields, &q, &error);
     if (r == 0)
-        r = check(&body, &q, &error);
+        r = check(&q, &error);
     if (r == 0)
         r = atoll_api_query_flag(call, "wait", &wait, &error);
     if (r == 0)

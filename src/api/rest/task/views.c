@@ -9,21 +9,6 @@
 #define FILE_MAX ((size_t)64 * 1024)    /* a larger one is only named */
 #define FILES_MAX ((size_t)1024 * 1024) /* all contents together */
 
-/* The URL without what stands in front of an @. */
-static void view_url(struct atoll_json_out *out, const char *url)
-{
-    const char *begin = strstr(url, "://"), *at;
-    char shown[2048];
-    size_t head;
-
-    begin = begin ? begin + 3 : url;
-    at = memchr(begin, '@', strcspn(begin, "/"));
-    head = (size_t)(begin - url);
-    (void)snprintf(shown, sizeof(shown), "%.*s%s", (int)ATOLL_MIN(head, (size_t)64), url,
-                   at ? at + 1 : begin);
-    atoll_json_text(out, "repo", shown);
-}
-
 static void view_request(struct atoll_json_out *out, const json_t *request)
 {
     static const char *const texts[] = {"instruction", "agentName", "model",
@@ -36,7 +21,7 @@ static void view_request(struct atoll_json_out *out, const json_t *request)
             atoll_json_text(out, texts[i], text);
     }
     if (url)
-        view_url(out, url);
+        atoll_json_text(out, "repo", url);
 }
 
 static void view_facts(struct atoll_json_out *out, const json_t *facts, bool whole)
