@@ -515,7 +515,6 @@ int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *ste
         return refuse_more(err);
     if (step)
         task->at = at;
-    (void)json_object_del(task->facts, "_memory"); /* memory.c: it is written again */
     if (!atoll_engine_find(tasks->config.engine, atoll_task_fact(task, "sandbox_id")))
         task->at = 0;
     if (task->at == 0) {
