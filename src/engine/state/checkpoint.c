@@ -65,6 +65,8 @@ static void kept_set(struct atoll_engine *engine, struct atoll_checkpoints *c,
 
     if (atoll_layers_hold(engine, stack, &err) < 0)
         return;
+    /* A daemon that died before it stored the end of a command makes its checkpoint again. */
+    kept_release(engine, c, kept);
     kept->stack = copy(stack);
     kept->bytes = bytes;
     c->bytes += bytes;
