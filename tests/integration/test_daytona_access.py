@@ -177,6 +177,24 @@ def test_the_server_inside_does_not_get_the_token(world):
     assert ["referer", "http://x/?a=b"] in kept
 
 
+def test_a_port_gets_the_path_behind_it(world):
+    """However the client writes the part before it, and whatever the name of the sandbox is."""
+    box = world.box(name="proxy")["id"]
+    api = f"/api/sandboxes/{box}"
+    assert world.writer.put(f"{api}/files", ECHO.encode(), path="echo.py").status == 200
+    world.writer.post(f"{api}/execs", {"cmd": ["python3", "echo.py"]})
+
+    def visit(path):
+        return world.writer.call("GET", f"/daytona/toolbox/{path}")
+
+    wait_until(lambda: visit(f"{box}/proxy/8000/a").status == 200, 30, lambda: "no server inside")
+    for before in (f"{box}/proxy/8000", f"{box}/%70roxy/8000", f"{box}/proxy/%38000", "proxy/proxy/8000",
+                   "%70roxy/proxy/8000", f"{box}/toolbox/proxy/8000", "proxy/toolbox/%70roxy/8000"):
+        for path in ("/a%2Fb/proxy/c?d=/e", "/f//g"):
+            answer = visit(before + path)
+            assert answer.status == 200 and answer.json[0] == path, (before, path, answer.body)
+
+
 def test_ended_urls_stay_ended(world):
     path = f"/daytona/sandbox/{world.box(world.admin)['id']}/ports/3000/signed-preview-url"
 

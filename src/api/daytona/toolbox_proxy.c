@@ -10,10 +10,23 @@
 #include "api/preview.h"
 #include "base/text.h"
 
+/* What is behind the port in the path of a target, from its slash on. Only the router's path is decoded, but it has the
+ * same slashes as the target: as many as the route before its {path}. NULL: the target has fewer. */
+static const char *behind_port(const char *route, const char *path)
+{
+    const char *slash = NULL;
+
+    for (; (route = strchr(route, '/')); route++) {
+        slash = strchr(slash ? slash + 1 : path, '/');
+        if (!slash)
+            return NULL;
+    }
+    return slash;
+}
+
 void atoll_daytona_proxy(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                          size_t n ATOLL_UNUSED)
 {
-    static const char mark[] = "/proxy/";
     struct atoll_api *api = call->api;
     char base[sizeof(ATOLL_DAYTONA_BASE) + 96], id[sizeof(call->params.id)];
     ATOLL_AUTOFREE char *target = NULL;
@@ -27,8 +40,11 @@ void atoll_daytona_proxy(struct atoll_api_call *call, const uint8_t *body ATOLL_
     }
     (void)!atoll_text_u64(call->params.port, 1, UINT16_MAX, &port);
     path = atoll_target_path(atoll_http_target(call->req), &authority, &len);
-    path = strstr(path, mark) + sizeof(mark) - 1;
-    path += strcspn(path, "/");
+    path = behind_port(call->route->path, path);
+    if (!path) {
+        atoll_daytona_refuse(call, 400, NULL, "the target has no path behind the port");
+        return;
+    }
     target = atoll_api_alloc(strlen(path) + 1);
     (void)atoll_preview_strip_parameter(path, ATOLL_DAYTONA_TOKEN_QUERY, target);
     (void)snprintf(id, sizeof(id), "%s", call->params.id);
