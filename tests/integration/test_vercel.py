@@ -131,7 +131,8 @@ def test_snapshots_and_forks(rest):
     assert run(rest, fork, "cat file; echo $A") == "one\nb\n"
     other = create(rest, source={"type": "snapshot", "snapshotId": snapshot["id"]})
     assert run(rest, other, "cat file; id -un") == "one\nvercel-sandbox\n"
-    second = rest.post(f"{V2}/sessions/{again['session']['id']}/snapshot").json["snapshot"]
+    second = rest.post(f"{V2}/sessions/{again['session']['id']}/snapshot", {"expiration": 2**63 - 1}).json["snapshot"]
+    assert second["expiresAt"] > snapshot["expiresAt"]
     assert second["parentId"] == snapshot["id"]
     listed = rest.get(f"{V2}/snapshots?name=source").json["snapshots"]
     assert [s["id"] for s in listed] == [second["id"], snapshot["id"]]
@@ -215,6 +216,11 @@ def test_drives(rest):
     assert [d["name"] for d in rest.get(f"{V2}/drives").json["drives"]] == ["data"]
     rest.delete(f"{V2}/{second['sandbox']['name']}")
     assert rest.delete(f"{V2}/drives/data").status == 200
+    longest = "d" * 64
+    assert rest.post(f"{V2}/drives/{longest}", {}).status == 200
+    assert rest.delete(f"{V2}/drives/{longest}x").status == 404
+    assert [d["name"] for d in rest.get(f"{V2}/drives").json["drives"]] == [longest]
+    assert rest.delete(f"{V2}/drives/{longest}").status == 200
 
 
 def at_once(call):
@@ -249,7 +255,9 @@ WRONG = {
     "timeout": ["x", 0, -1, 1e300, [], True], "resources": [5, [], {"vcpus": 0}, {"vcpus": "x"}, {"vcpus": 1e9}, {"memory": -5}],
     "persistent": ["x", 5, []], "env": [5, [], {"A": 5}], "tags": [5, [], {"a": 5}, {"a": None}],
     "snapshotExpiration": ["x", [], {}], "keepLastSnapshots": [5, "x", {}, {"count": "x"}],
-    "mounts": [5, [], {"/x": 5}, {"x": {"drive": "d"}}, {"/x": {"drive": "a/b"}}, {"/x": {}}],
+    "mounts": [5, [], {"/x": 5}, {"x": {"drive": "d"}}, {"/x": {"drive": "a/b"}}, {"/x": {}},
+               {"/proc": {"drive": "d"}}, {"/sys/fs": {"drive": "d"}}, {"/dev/x": {"drive": "d"}},
+               {"/.atoll": {"drive": "d"}}, {"/x/../proc": {"drive": "d"}}, {"/x": {"drive": "d"}, "/x/y": {"drive": "e"}}],
     "region": [5, []], "failoverRegions": [5, "x", [5], {}],
     "networkPolicy": [5, [], "some", {"mode": 5}, {"mode": "x"}, {"allow": 5}, {"allow": {"a.org": 5}},
                       {"allow": {"a.org": [5]}}, {"allow": {"a.org": [{"transform": 5}]}}, {"allow": ["a b"]},

@@ -136,13 +136,14 @@ void atoll_e2b_volume_file_fail(struct atoll_e2b_volume_file *file, const struct
     struct atoll_api_call *call = file->call;
     bool reads = call->route->method == ATOLL_GET;
     struct atoll_error shown = *error;
+    bool canceled = error->kind == ATOLL_ERR_CANCELED;
 
-    free(file);
-    if (error->errnum == EEXIST)
+    free(file); /* may hold *error */
+    if (shown.errnum == EEXIST)
         shown.kind = ATOLL_ERR_ALREADY_EXISTS;
-    else if (error->errnum == ENOTDIR || error->errnum == EISDIR)
+    else if (shown.errnum == ENOTDIR || shown.errnum == EISDIR)
         shown.kind = reads ? ATOLL_ERR_NOT_FOUND : ATOLL_ERR_ALREADY_EXISTS;
-    if (call->req || error->kind != ATOLL_ERR_CANCELED)
+    if (call->req || !canceled)
         atoll_api_fail(call, &shown);
     else
         atoll_api_drop(call);

@@ -31,12 +31,13 @@ void atoll_vercel_snapshot_create(struct atoll_api_call *call, const uint8_t *by
     struct request q = {0};
     struct atoll_error error;
     struct atoll_body body;
-    int64_t number = 1, keep = 0;
+    int64_t number = 1;
+    double keep = 0;
     int r = atoll_body_decode(&body, bytes, n, fields, &q, &error);
 
     (void)atoll_vercel_sid_read(call->params.name, id, &number);
     if (r == 0 && q.expiration && !json_is_null(q.expiration)) {
-        keep = (int64_t)json_number_value(q.expiration);
+        keep = json_number_value(q.expiration);
         if (!json_is_number(q.expiration) || keep < 0)
             r = atoll_fields_refuse(&error, "", "expiration", q.expiration,
                                     "a number of milliseconds");
@@ -45,7 +46,7 @@ void atoll_vercel_snapshot_create(struct atoll_api_call *call, const uint8_t *by
     if (r < 0)
         atoll_api_fail(call, &error);
     else
-        atoll_vercel_stop_with_snapshot(call, number, keep > 0 ? atoll_clock_unix_ms() + keep : 0);
+        atoll_vercel_stop_with_snapshot(call, number, atoll_vercel_snapshot_expiry(keep));
 }
 
 /* Lists. */
@@ -321,6 +322,9 @@ static void note_old(void *arg, const struct atoll_template_view *view)
             return;
         }
     }
+    /* One that a sandbox was made from stays until that sandbox is gone, and takes no place in a sweep. */
+    if (view->sandboxes > 0)
+        return;
     (void)snprintf(o->references[o->count], sizeof(o->references[0]), "%.200s@sha256:%.64s",
                    view->name, view->digest);
     (void)snprintf(o->owners[o->count++], sizeof(o->owners[0]), "%.64s", view->owner);
@@ -331,7 +335,6 @@ static void remove_old(struct old *o, const char *sandbox_id)
     o->references = atoll_api_alloc(OLD_MAX * sizeof(*o->references));
     o->owners = atoll_api_alloc(OLD_MAX * sizeof(*o->owners));
     atoll_snapshots_each(o->engine, NULL, sandbox_id, note_old, o);
-    /* One that a sandbox was made from stays until that sandbox is gone. */
     for (size_t i = 0; i < o->count; i++)
         atoll_templates_remove(o->engine, o->owners[i], o->references[i], forgotten, NULL);
     free(o->references);

@@ -187,7 +187,7 @@ static void start(struct atoll_api_call *call, int64_t number, bool asked, int64
     s->destroys = destroys;
     s->wanted = asked || persistent;
     s->automatic = !asked;
-    s->expires_unix_ms = asked ? expires_unix_ms : keep > 0 ? atoll_clock_unix_ms() + keep : 0;
+    s->expires_unix_ms = asked ? expires_unix_ms : atoll_vercel_snapshot_expiry((double)keep);
     (void)snprintf(s->id, sizeof(s->id), "%.26s", call->params.id);
     atoll_api_reply_init(&s->buf, &s->out);
     s->steps = (struct atoll_steps){.steps = destroys ? destroy_steps : stop_steps,

@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include "api/kit/mount_check.h"
 #include "api/vercel/list.h"
 #include "base/clock.h"
 #include "base/text.h"
@@ -147,6 +148,7 @@ int atoll_vercel_mounts(const json_t *mounts, struct atoll_body *body, struct at
     struct atoll_mount *list;
     json_t *value;
     const char *path;
+    int r;
 
     if (mounts && !json_is_null(mounts) && !json_is_object(mounts))
         return atoll_fields_refuse(err, "", "mounts", mounts, "an object");
@@ -167,7 +169,11 @@ int atoll_vercel_mounts(const json_t *mounts, struct atoll_body *body, struct at
             atoll_text_copy(list[i].path, sizeof(list[i].path), path) < 0)
             return atoll_fields_refuse(err, "mounts", path, value,
                                        "an absolute path with the name of a `drive`");
-        list[i++].read_only = mode && strcmp(mode, "read-write") != 0;
+        list[i].read_only = mode && strcmp(mode, "read-write") != 0;
+        r = atoll_mount_check(&list[i], list, i, err);
+        if (r < 0)
+            return r;
+        i++;
     }
     o->mounts = list;
     o->mount_count = n;

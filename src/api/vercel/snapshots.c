@@ -8,6 +8,7 @@
 #include "base/rand.h"
 
 #define RAND_LEN 8
+#define LAST_UNIX_MS INT64_C(8640000000000000) /* of a Date in JavaScript */
 
 void atoll_vercel_snapshot_name(const char *sandbox_id, const struct atoll_vercel_snapshot_tag *tag,
                                 const char *parent, char out[ATOLL_VERCEL_SNAPSHOT_NAME_MAX])
@@ -21,6 +22,14 @@ void atoll_vercel_snapshot_name(const char *sandbox_id, const struct atoll_verce
                    (long long)tag->number, tag->automatic ? 'a' : 'm',
                    (long long)tag->expires_unix_ms, random, *parent ? "-p" : "",
                    *parent ? parent + n : "");
+}
+
+int64_t atoll_vercel_snapshot_expiry(double keep_ms)
+{
+    const int64_t now = atoll_clock_unix_ms(), most = LAST_UNIX_MS - now;
+    const int64_t keep = keep_ms < (double)most ? (int64_t)keep_ms : most;
+
+    return keep > 0 ? now + keep : 0;
 }
 
 static void write_id(const char *version_id, char out[ATOLL_VERCEL_SNAPSHOT_ID_MAX])

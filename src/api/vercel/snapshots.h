@@ -28,6 +28,9 @@ struct atoll_vercel_snapshot {
 /* NAME:TAG for a new snapshot. parent: the id of the one that the sandbox had before, or "". */
 void atoll_vercel_snapshot_name(const char *sandbox_id, const struct atoll_vercel_snapshot_tag *tag,
                                 const char *parent, char out[ATOLL_VERCEL_SNAPSHOT_NAME_MAX]);
+/* When a snapshot ends that is made now and kept that long, at the latest at the last time that clients can show.
+ * 0: never, for 0 and less. */
+int64_t atoll_vercel_snapshot_expiry(double keep_ms);
 void atoll_vercel_snapshot_of(const struct atoll_template_view *view,
                               struct atoll_vercel_snapshot *ret);
 void atoll_vercel_view_snapshot(struct atoll_json_out *out, const char *key,

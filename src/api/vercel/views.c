@@ -250,7 +250,9 @@ int atoll_vercel_open_ports(const struct atoll_api *api, const struct atoll_verc
         return 0;
     while (atoll_previews_next(previews, box->view.id, &pos, &view))
         if (!is_listed(ports, view.port)) {
-            (void)!atoll_previews_remove(previews, box->view.id, view.port, err);
+            r = atoll_previews_remove(previews, box->view.id, view.port, err);
+            if (r < 0)
+                return r;
             pos = 0;
         }
     json_array_foreach(ports, i, port) if (r == 0) r = atoll_previews_add(

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/memory.h"
+#include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/volume/opened.h"
 
@@ -204,6 +205,10 @@ void atoll_volumes_remove(struct atoll_engine *engine, const char *tenant, const
         atoll_provider_entry_for(engine, provider, has_volumes, "keep volumes", &err);
     struct volumes *v;
 
+    if (entry && !atoll_text_is_name(name)) {
+        (void)atoll_fail(&err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no volume %.64s", name);
+        entry = NULL;
+    }
     if (!entry) {
         done(arg, &err);
         return;
