@@ -252,6 +252,8 @@ static void settle(struct atoll_sandbox *s, struct mark *m, const char *stack, u
     struct atoll_checkpoint *p = atoll_checkpoint_find(s, m->number);
     bool had = p && has_layer(p);
 
+    /* What is told below may end the sandbox, which frees the marks of its lists. */
+    atoll_list_remove(&m->node);
     if (p && !error) {
         kept_set(s->engine, c, m->exec ? &p->after : &p->before, stack, bytes);
         c->kept += !had && has_layer(p);

@@ -134,8 +134,9 @@ static void on_output(void *arg)
     struct merging *m = arg;
     struct atoll_reader_item item;
     struct atoll_error err;
+    int r = 0;
 
-    while (m->reader && atoll_reader_next(m->reader, &item) > 0) {
+    while (m->reader && (r = atoll_reader_next(m->reader, &item)) > 0) {
         if (item.kind == ATOLL_READ_DATA && item.stream == ATOLL_STREAM_STDERR)
             (void)snprintf(m->said, sizeof(m->said), "%.*s",
                            (int)ATOLL_MIN(item.length, sizeof(m->said) - 1),
@@ -154,6 +155,10 @@ static void on_output(void *arg)
             fail(m, &err);
         }
         return;
+    }
+    if (r < 0) {
+        (void)atoll_fail_errno(&err, -r, "reading the output of the command that writes");
+        fail(m, &err);
     }
 }
 

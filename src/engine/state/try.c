@@ -183,8 +183,9 @@ static void on_output(void *arg)
 {
     struct attempt *a = arg;
     struct atoll_reader_item item;
+    int r = 0;
 
-    while (a->reader && atoll_reader_next(a->reader, &item) > 0) {
+    while (a->reader && (r = atoll_reader_next(a->reader, &item)) > 0) {
         if (item.kind == ATOLL_READ_DATA && item.stream == ATOLL_STREAM_STDOUT)
             add_tail(a, item.data, (size_t)item.length);
         if (item.kind != ATOLL_READ_END)
@@ -196,6 +197,12 @@ static void on_output(void *arg)
         a->reader = atoll_reader_close(a->reader);
         finish_attempt(a);
         return;
+    }
+    if (r < 0) {
+        (void)snprintf(a->error, sizeof(a->error), "reading the output of the command: %s",
+                       strerror(-r));
+        a->reader = atoll_reader_close(a->reader);
+        finish_attempt(a);
     }
 }
 
