@@ -79,7 +79,8 @@ def test_bad_input_is_an_error_of_the_request(session, path, body):
     assert set(answer.json["error"]) == {"code", "message"}
 
 
-@pytest.mark.parametrize("body", [b"", b"no gzip", gzip.compress(b"no tar"), gzip.compress(bytes(512))[:-9]])
+@pytest.mark.parametrize("body", [b"", b"no gzip", gzip.compress(b"no tar"), gzip.compress(bytes(512))[:-9]],
+                         ids=["empty", "no gzip", "no tar", "cut"])
 def test_archives_that_are_none(session, body):
     answer = session.post("/fs/write", body, {"Content-Type": "application/gzip", "x-cwd": "/"})
     assert answer.status in (200, 400), answer.body
