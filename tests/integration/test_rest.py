@@ -177,14 +177,16 @@ def test_stats(rest, box):
     assert "cpu" in every[box.rpartition("/")[2]]
 
 
-def test_a_client_that_leaves_during_create_leaves_nothing(rest):
+def test_a_client_that_leaves_during_create_leaves_nothing(daemon, rest):
     before = boxes(rest)
-    body = b'{"limits":{"diskMB":4096}}'  # takes longer than it takes to leave
-    for _ in range(5):
-        sock = rest.socket()
+    body = b'{"limits":{"diskMB":4096}}'
+    sockets = [rest.socket() for _ in range(5)]
+    os.kill(daemon.pid, signal.SIGSTOP)  # or it could be faster than the client leaves
+    for sock in sockets:
         sock.sendall(b"POST /api/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s"
                      % (len(body), body))
         sock.close()
+    os.kill(daemon.pid, signal.SIGCONT)
     eventually(lambda: boxes(rest) == before)
 
 
