@@ -379,7 +379,8 @@ def found_in_files(directory, text):
     found = []
     for path in below(directory):
         with contextlib.suppress(OSError):
-            if path.is_file() and not path.is_symlink() and text.encode() in path.read_bytes():
+            if path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 26 \
+                    and text.encode() in path.read_bytes():  # larger ones are disks
                 found.append(str(path))
     return found
 

@@ -23,9 +23,12 @@ SECRET = "hunter2-kept-secret"
 FULL = {"plain": "No space left", "cow": "Disk quota exceeded"}
 
 
-@pytest.fixture(scope="module", params=["plain", "cow"])
+KINDS = ["plain", "cow"] if os.environ.get("ATOLL_FAULTS") == "all" else ["plain"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def mortal(request):
-    """On each kind of disk."""
+    """In a full run, on each kind of disk."""
     with mortal_daemon(ATOLL_DISKS=request.param) as daemon:
         daemon.disks = request.param
         yield daemon
