@@ -345,6 +345,11 @@ int atoll_registry_open(struct atoll_loop *loop, const char *dir, struct atoll_r
             abort();
         r = atoll_registry_watch_open(&registry->watch, loop, dir, on_change, registry);
     }
+    if (r == -EMFILE) { /* the host's limit of inotify instances: other programs have them all */
+        atoll_log(ATOLL_LOG_WARN, "changes of the registry are not noticed", "error", strerror(-r),
+                  NULL);
+        r = 0;
+    }
     if (r < 0) {
         (void)atoll_registry_close(registry);
         return atoll_fail_errno(err, -r, "watch the registry");
