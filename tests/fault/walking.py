@@ -107,7 +107,7 @@ class Walk:
         self.directory = directory
         self.board = Board(directory / "board")
         self.daemon = Daemon(BUILD, directory)
-        self.daemon.env |= {"ATOLL_FAULT_BOARD": str(self.board.path), **env}
+        self.daemon.env |= {"ATOLL_FAULT_BOARD": str(self.board.path), "ATOLL_DISKS": "auto", **env}
         self.state = self.daemon.state
         self.rest = Rest(self.daemon.socket)
         self.numbers = itertools.count()
