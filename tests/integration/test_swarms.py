@@ -40,7 +40,7 @@ def test_three_run_at_the_same_time(rest):
         return [one["sandbox_id"] for one in tasks if one.get("step") == "run"]
     wait_until(lambda: len(boxes()) == 3, 60, lambda: str(rest.call("GET", path).json))
     for box in boxes():
-        assert rest.call("PUT", f"/api/sandboxes/{box}/files", b"", path="/work/go").status in (200, 201)
+        assert rest.call("PUT", f"/api/sandboxes/{box}/files", b"", path="go").status in (200, 201)
     swarm = rest.call("GET", path, wait="true").json
     assert swarm["state"] == "succeeded" and [m["task"]["output"] for m in swarm["members"]] == ["done\n"] * 3
     assert started.json["id"] in [one["id"] for one in rest.call("GET", "/api/swarms").json["swarms"]]
@@ -119,6 +119,6 @@ def test_a_killed_daemon_continues():
         daemon.process.wait()
         daemon.start()
         assert rest.call("PUT", f"/api/sandboxes/{first()['sandbox_id']}/files", b"",
-                         path="/work/go").status in (200, 201)
+                         path="go").status in (200, 201)
         swarm = rest.call("GET", path, wait="true").json
         assert swarm["state"] == "succeeded" and swarm["memory"] == {"n": 11}, swarm

@@ -226,7 +226,7 @@ def test_a_killed_daemon_continues(tmp_path):
         daemon.process.wait()
         daemon.start()
         assert get(rest, task_id)["state"] == "running"
-        assert rest.call("PUT", f"/api/sandboxes/{box}/files", b"", path="/work/go").status in (200, 201)
+        assert rest.call("PUT", f"/api/sandboxes/{box}/files", b"", path="go").status in (200, 201)
         task = get(rest, task_id, wait="true")
         assert task["state"] == "succeeded" and task["output"] == "begun\nrun\n", task
         assert said(rest, task_id) == ["begun", "run"]
