@@ -97,9 +97,10 @@ class Page(http.server.BaseHTTPRequestHandler):
     """Says who was asked, and under which name."""
 
     protocol_version = "HTTP/1.1"
+    noted = "Host"  # the header that `asked` of the server has of each request
 
     def do_GET(self):
-        self.server.asked.append(self.headers.get("Host"))
+        self.server.asked.append(self.headers.get(self.noted))
         body = f"{self.server.name} {self.headers.get('Host')} {self.path}\n".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

@@ -21,9 +21,7 @@ POLICY = {"transforms": [{"domain": "one.test", "headers": {"Authorization": "Be
 class Noting(Page):
     """Notes the header instead of the name."""
 
-    def do_GET(self):
-        super().do_GET()
-        self.server.asked[-1] = self.headers.get("Authorization")
+    noted = "Authorization"
 
 
 @pytest.fixture(scope="module")

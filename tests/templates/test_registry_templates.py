@@ -42,6 +42,8 @@ def daemon():
     with listening_daemon() as (daemon, _):
         daemon.atoll("template", "debian", "debian", check=True, timeout=BUILD_SECONDS)
         daemon.atoll("template", "tag", "debian", "bookworm", check=True)
+        daemon.atoll("template", "debian", "--suite", "trixie", "debian", check=True, timeout=BUILD_SECONDS)
+        daemon.atoll("template", "tag", "debian", "trixie", check=True)
         yield daemon
 
 
@@ -91,18 +93,23 @@ def test_programs(daemon, environment, command, says):
     daemon.atoll("rm", box, check=True)
 
 
-def test_a_runtime_of_vercel(daemon):
+@pytest.mark.parametrize("runtime,shows,has,version", [
+    ("node22", "node --version", "npm pnpm yarn git", "v22."),
+    ("node24", "node --version", "npm pnpm yarn git", "v24."),
+    ("python3.13", "python -c 'import platform; print(platform.python_version())'", "pip npm git", "3.13."),
+])
+def test_runtimes_of_vercel(daemon, runtime, shows, has, version):
     """Clients of Vercel get the template that was built for the environment."""
-    daemon.atoll("rm", session_of(daemon, "vercel-node22"), check=True)
+    daemon.atoll("rm", session_of(daemon, f"vercel-{runtime}"), check=True)
     rest = Rest(daemon.socket)
-    made = rest.post("/vercel/api/v2/sandboxes", {"runtime": "node22"})
+    made = rest.post("/vercel/api/v2/sandboxes", {"runtime": runtime})
     assert made.status == 200, made.body
-    script = ("id -un && pwd && node --version && pnpm --version >/dev/null && yarn --version >/dev/null && "
-              "git --version >/dev/null && sudo id -un && touch x ~/y && ls")
+    script = (f"set -e; id -un; pwd; {shows}; for each in {has}; do $each --version >/dev/null; done; "
+              "sudo id -un; touch x ~/y; ls")
     ran = rest.post(f"/vercel/api/v2/sandboxes/sessions/{made.json['session']['id']}/cmd",
                     {"command": "sh", "args": ["-c", script], "wait": True, "logs": True})
     said = "".join(line["data"] for line in ran.lines if line.get("stream") == "stdout").split()
-    assert said[:2] == ["vercel-sandbox", "/vercel/sandbox"] and said[2].startswith("v22."), ran.body
+    assert said[:2] == ["vercel-sandbox", "/vercel/sandbox"] and said[2].startswith(version), ran.body
     assert said[3:] == ["root", "x"], ran.body
     rest.delete(f"/vercel/api/v2/sandboxes/{made.json['sandbox']['name']}")
 
