@@ -14,7 +14,8 @@ static const struct {
 } rows[] = {
     {ATOLL_ERR_CANCELED, 0, 499, NULL},
     {ATOLL_ERR_INVALID_ARGUMENT, 0, 400, NULL},
-    {ATOLL_ERR_DEADLINE_EXCEEDED, 0, 504, "try again, or allow more time"},
+    {ATOLL_ERR_DEADLINE_EXCEEDED, 0, 504,
+     "try again, or allow more time; see docs/troubleshooting.md"},
     {ATOLL_ERR_NOT_FOUND, 0, 404, NULL},
     {ATOLL_ERR_ALREADY_EXISTS, 0, 409, "choose another name, or remove what is there"},
     {ATOLL_ERR_PERMISSION_DENIED, 0, 403, NULL},

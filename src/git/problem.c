@@ -13,14 +13,16 @@ static const struct {
 } problems[] = {
     [ATOLL_GIT_FAILED] = {"failed", ATOLL_ERR_FAILED_PRECONDITION, EIO, NULL},
     [ATOLL_GIT_AUTH_FAILED] = {"auth_failed", ATOLL_ERR_PERMISSION_DENIED, EACCES,
-                               "give \"credentials\" that the git server accepts"},
+                               "give \"credentials\" that the git server accepts; see "
+                               "docs/troubleshooting.md"},
     [ATOLL_GIT_REMOTE_NOT_FOUND] = {"remote_not_found", ATOLL_ERR_NOT_FOUND, ENOENT,
                                     "check the URL; servers also say this when credentials are "
                                     "missing"},
     [ATOLL_GIT_NO_REMOTE] = {"no_remote", ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
                              "name the remote and the branch, or add a remote"},
     [ATOLL_GIT_UNREACHABLE] = {"unreachable", ATOLL_ERR_UNAVAILABLE, EHOSTUNREACH,
-                               "check the URL and the sandbox's network policy"},
+                               "check the URL and the sandbox's network policy; see "
+                               "docs/troubleshooting.md"},
     [ATOLL_GIT_NOT_A_REPOSITORY] = {"not_a_repository", ATOLL_ERR_NOT_FOUND, ENOENT,
                                     "clone or init a repository there, or give another path"},
     [ATOLL_GIT_PATH_NOT_FOUND] = {"path_not_found", ATOLL_ERR_NOT_FOUND, ENOENT, NULL},

@@ -123,7 +123,10 @@ int atoll_engine_resolve(struct atoll_engine *engine, const char *owner, bool al
         *ret = atoll_engine_find_name(engine, owner, text);
     if (!*ret && strlen(text) >= PREFIX_MIN && (all || t))
         r = find_prefix(all ? &engine->ordered : &t->sandboxes, text, ret, err);
-    if (r == 0 && !*ret)
+    if (r == 0 && !*ret) {
         r = atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %.64s does not exist", text);
+        atoll_advise(err, "it may have been destroyed or have reached the end of its lifetime; see "
+                          "docs/troubleshooting.md");
+    }
     return r;
 }
