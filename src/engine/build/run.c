@@ -314,8 +314,9 @@ static void on_output(void *arg)
 {
     struct atoll_run *run = arg;
     struct atoll_reader_item item;
+    int r = 0;
 
-    while (run->reader && atoll_reader_next(run->reader, &item) > 0) {
+    while (run->reader && (r = atoll_reader_next(run->reader, &item)) > 0) {
         if (item.kind == ATOLL_READ_DATA) {
             take_output(run, &item);
         } else if (item.kind == ATOLL_READ_END) {
@@ -324,6 +325,8 @@ static void on_output(void *arg)
             return;
         }
     }
+    if (r < 0)
+        end_command(run, &(struct atoll_exec_result){.kind = ATOLL_END_LOST});
 }
 
 /* A command may run for a long time. Its end, with that of the sandbox, completes the step. */

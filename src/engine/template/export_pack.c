@@ -113,8 +113,9 @@ static void on_output(void *arg)
 {
     struct atoll_export *e = arg;
     struct atoll_reader_item item;
+    int r;
 
-    while (atoll_reader_next(e->reader, &item) > 0) {
+    while ((r = atoll_reader_next(e->reader, &item)) > 0) {
         if (item.kind == ATOLL_READ_DATA) {
             take_data(e, &item);
         } else if (item.kind == ATOLL_READ_END) {
@@ -122,6 +123,8 @@ static void on_output(void *arg)
             return;
         }
     }
+    if (r < 0)
+        on_ended(e, &(struct atoll_exec_result){.kind = ATOLL_END_LOST});
 }
 
 static void on_started(void *arg, struct atoll_exec *exec, const struct atoll_error *error)

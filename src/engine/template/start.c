@@ -68,12 +68,13 @@ static void keep_output(struct starting *s, const struct atoll_reader_item *item
         s->said[--n] = '\0';
 }
 
-/* 1: *ret is how the command ended; 0: it runs. */
+/* 1: *ret is how the command ended, lost if its output cannot be read; 0: it runs. */
 static int read_command(struct command *c, struct atoll_exec_result *ret)
 {
     struct atoll_reader_item item;
+    int r = 0;
 
-    while (c->reader && atoll_reader_next(c->reader, &item) > 0) {
+    while (c->reader && (r = atoll_reader_next(c->reader, &item)) > 0) {
         if (item.kind == ATOLL_READ_DATA && c == &c->owner->start)
             keep_output(c->owner, &item);
         if (item.kind != ATOLL_READ_END)
@@ -81,7 +82,8 @@ static int read_command(struct command *c, struct atoll_exec_result *ret)
         *ret = *item.result;
         return 1;
     }
-    return 0;
+    *ret = (struct atoll_exec_result){.kind = ATOLL_END_LOST};
+    return r < 0;
 }
 
 static bool is_good(const struct atoll_exec_result *result)

@@ -201,12 +201,14 @@ static void take_stderr(struct atoll_unpack *u, const struct atoll_reader_item *
         u->said[--n] = '\0';
 }
 
-/* Reads the command's output. At its end: *ret and true. */
+/* Reads the command's output. At its end, or if it cannot be read: *ret and true. */
 static bool read_output(struct atoll_unpack *u, const struct atoll_exec_result **ret)
 {
+    static const struct atoll_exec_result lost = {.kind = ATOLL_END_LOST};
     struct atoll_reader_item item;
+    int r;
 
-    while (atoll_reader_next(u->reader, &item) > 0) {
+    while ((r = atoll_reader_next(u->reader, &item)) > 0) {
         if (item.kind == ATOLL_READ_DATA && item.stream == ATOLL_STREAM_STDOUT)
             take_stdout(u, &item);
         else if (item.kind == ATOLL_READ_DATA)
@@ -215,7 +217,8 @@ static bool read_output(struct atoll_unpack *u, const struct atoll_exec_result *
         if (item.kind == ATOLL_READ_END)
             return true;
     }
-    return false;
+    *ret = &lost;
+    return r < 0;
 }
 
 static int fail_command(const struct atoll_unpack *u, const struct atoll_exec_result *result,
