@@ -84,11 +84,11 @@ static bool shows_dot(struct segment pattern)
 
 /* On a mismatch only the last "*" takes one more character: everything before it has already matched at
  * the earliest possible position. */
-static bool segment_matches(struct segment pattern, struct segment path)
+static bool segment_matches(struct segment pattern, struct segment path, bool dots)
 {
     const char *p = pattern.at, *s = path.at, *star = NULL, *retry = NULL;
 
-    if (*s == '.' && !shows_dot(pattern))
+    if (!dots && *s == '.' && !shows_dot(pattern))
         return false;
     while (s < path.end) {
         if (p < pattern.end && *p == '*') {
@@ -113,7 +113,7 @@ static bool is_any(struct segment s)
 }
 
 /* The algorithm of segment_matches(), with components instead of characters. */
-bool atoll_glob_match(const char *pattern, const char *path)
+static bool matches(const char *pattern, const char *path, bool dots)
 {
     struct segment p = segment_at(pattern), s = segment_at(path), star = {0}, retry = {0};
     bool has_star = false;
@@ -123,10 +123,10 @@ bool atoll_glob_match(const char *pattern, const char *path)
             has_star = true;
             star = p = next_segment(p);
             retry = s;
-        } else if (p.at && segment_matches(p, s)) {
+        } else if (p.at && segment_matches(p, s, dots)) {
             p = next_segment(p);
             s = next_segment(s);
-        } else if (has_star && *retry.at != '.') {
+        } else if (has_star && (dots || *retry.at != '.')) {
             s = retry = next_segment(retry);
             p = star;
         } else {
@@ -134,4 +134,14 @@ bool atoll_glob_match(const char *pattern, const char *path)
         }
     }
     return !p.at;
+}
+
+bool atoll_glob_match(const char *pattern, const char *path)
+{
+    return matches(pattern, path, false);
+}
+
+bool atoll_glob_match_dots(const char *pattern, const char *path)
+{
+    return matches(pattern, path, true);
 }

@@ -10,3 +10,5 @@
  * Pure. Worst case: length of the pattern times length of the path.
  */
 bool atoll_glob_match(const char *pattern, const char *path);
+/* The same, but dots are characters like any other. */
+bool atoll_glob_match_dots(const char *pattern, const char *path);

@@ -398,8 +398,9 @@ const struct atoll_cli_verb atoll_cli_task_retry = {
     .name = "task retry",
     .args = "TASK [STEP]",
     .summary = "start a failed or canceled task again",
-    .help = "From the step that failed, or from an earlier one: sandbox, clone, branch, setup,\n"
-            "install, run, check, commit, push, cleanup. If its sandbox is gone, from the first.\n",
+    .help =
+        "From the step that failed, or from an earlier one: sandbox, clone, branch, setup,\n"
+        "install, run, check, capture, commit, push, cleanup. If its sandbox is gone, from the first.\n",
     .min_args = 1,
     .max_args = 2,
     .run = retry,

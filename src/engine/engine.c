@@ -163,6 +163,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     atoll_timer_cancel(&engine->snapshot_expiry);
     atoll_pool_done(engine);
     engine->events = atoll_events_free(engine->events);
+    atoll_artifacts_end_captures(engine->artifacts);
     engine->artifacts = atoll_artifacts_free(engine->artifacts);
     engine->secrets = atoll_secrets_free(engine->secrets);
     (void)atoll_store_close(engine->config.store);

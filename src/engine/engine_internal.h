@@ -673,6 +673,8 @@ int atoll_artifacts_load_requests(struct atoll_engine *engine,
  * from the loop. False when there is nothing to copy. was: its state before. */
 bool atoll_artifacts_collect(struct atoll_sandbox *sandbox, enum atoll_sandbox_state was,
                              void (*done)(struct atoll_sandbox *sandbox));
+/* Drops captures that are under way, without an answer. */
+void atoll_artifacts_end_captures(struct atoll_artifacts *artifacts);
 
 /* files.c: sends a request whose answer is an entry */
 void atoll_files_ask_entry(struct atoll_engine *e, const char *id, uint16_t type,

@@ -37,6 +37,7 @@ static const struct {
     {"install", "installing the agent", 35, install_agent},
     {"run", "running the agent", 45, run_agent},
     {"check", "checking the result", 75, check},
+    {"capture", "comparing the files", 80, atoll_task_capture},
     {"commit", "committing", 85, atoll_task_commit},
     {"push", "pushing", 90, atoll_task_push},
     {"cleanup", "cleaning up", 95, clean_up},
@@ -122,18 +123,32 @@ static bool is_own_sandbox(const struct atoll_task *task)
     return !atoll_task_text(task, "sandboxId");
 }
 
+static void kept(void *arg, const struct atoll_error *error)
+{
+    struct atoll_task *task = arg;
+    struct atoll_error why = task->steps.error;
+
+    if (error)
+        atoll_task_log(task, "info", "files are not captured: %s", error->text);
+    atoll_task_ended(task, &why);
+}
+
 static void flow_done(void *arg, const struct atoll_error *error)
 {
     struct atoll_task *task = arg;
 
-    if (error && strcmp(cleanup_of(task), "always") == 0 && is_own_sandbox(task) &&
-        *atoll_task_fact(task, "sandbox_id")) {
-        task->steps.error = *error;
+    if (!error || !*atoll_task_fact(task, "sandbox_id")) {
+        atoll_task_ended(task, error);
+        return;
+    }
+    task->steps.error = *error;
+    if (strcmp(cleanup_of(task), "always") == 0 && is_own_sandbox(task))
         atoll_engine_destroy(task->tasks->config.engine, atoll_task_fact(task, "sandbox_id"), WHO,
                              removed, task);
-    } else {
-        atoll_task_ended(task, error);
-    }
+    else if (atoll_task_captures(task))
+        atoll_task_capture_now(task, kept);
+    else
+        kept(task, NULL);
 }
 
 void atoll_task_run(struct atoll_task *task)
@@ -240,27 +255,12 @@ static void add_network(const struct atoll_task *task, const json_t *agent, json
     json_decref(allow);
 }
 
-/* Patterns of files to keep, of the request; the array is owned by the caller. */
-static const char **patterns_of(const struct atoll_task *task)
-{
-    static const char *const all[] = {"**", NULL};
-    const json_t *given = atoll_task_object(task, "capturePatterns");
-    const char **patterns = calloc(json_array_size(given) + 2, sizeof(*patterns));
-    size_t n = 0;
-
-    for (size_t i = 0; patterns && i < json_array_size(given); i++)
-        patterns[n++] = json_string_value(json_array_get(given, i));
-    if (patterns && n == 0 && json_is_true(atoll_task_object(task, "captureFiles")))
-        patterns[n++] = all[0];
-    return patterns;
-}
-
 static void fill_options(struct atoll_task *task, const json_t *agent, const char **patterns,
                          struct atoll_options *options)
 {
     options->owner = task->tenant;
     options->id = atoll_task_fact(task, "sandbox_id");
-    options->artifacts = patterns && patterns[0] ? patterns : NULL;
+    options->artifacts = patterns[0] ? patterns : NULL;
     if (!options->workdir)
         options->workdir = WORK_DIR;
     if (!options->limits.timeout_s)
@@ -285,7 +285,7 @@ static int create_sandbox(struct atoll_task *task, struct atoll_error *err)
     const struct atoll_tasks_config *config = &task->tasks->config;
     struct atoll_environment_create create = {0};
     struct atoll_environment environment;
-    const char **patterns = patterns_of(task);
+    const char **patterns = atoll_task_patterns(task);
     json_t *sandbox = json_deep_copy(atoll_task_object(task, "sandbox"));
     const json_t *agent;
     void *hold = NULL;
@@ -569,9 +569,14 @@ static void start_agent(struct atoll_task *task)
     atoll_task_strings_free(env);
 }
 
-static void run_agent(struct atoll_task *task)
+static void give_memory(struct atoll_task *task)
 {
     atoll_task_memory_give(task, start_agent);
+}
+
+static void run_agent(struct atoll_task *task)
+{
+    atoll_task_capture_begin(task, give_memory);
 }
 
 static void check(struct atoll_task *task)
@@ -593,6 +598,11 @@ static void destroyed(void *arg, const struct atoll_error *error)
     atoll_task_step_done(task, error && error->kind != ATOLL_ERR_NOT_FOUND ? error : NULL);
 }
 
+static void captured(void *arg, const struct atoll_error *error)
+{
+    atoll_task_step_done(arg, error);
+}
+
 static void measured(void *arg, const struct atoll_sandbox_stats *stats,
                      const struct atoll_error *error)
 {
@@ -612,7 +622,7 @@ static void measured(void *arg, const struct atoll_sandbox_stats *stats,
             json_integer((json_int_t)(stats->net_rx_bytes + stats->net_tx_bytes)));
     }
     if (strcmp(cleanup_of(task), "never") == 0 || !is_own_sandbox(task))
-        atoll_task_step_done(task, NULL);
+        atoll_task_capture_now(task, captured);
     else
         atoll_engine_destroy(task->tasks->config.engine, atoll_task_fact(task, "sandbox_id"), WHO,
                              destroyed, task);

@@ -136,6 +136,16 @@ void atoll_task_memory_take(struct atoll_task *task, void (*next)(struct atoll_t
 /* For another sandbox: it does not have the file. */
 void atoll_task_memory_forget(struct atoll_task *task);
 
+/* capture.c: files that are kept */
+bool atoll_task_captures(const struct atoll_task *task);
+/* Patterns for engine/artifact/artifacts.h; the array is owned by the caller. */
+const char **atoll_task_patterns(const struct atoll_task *task);
+/* Notes what is there before the agent runs. Either goes on with `next`, or ends the step. */
+void atoll_task_capture_begin(struct atoll_task *task, void (*next)(struct atoll_task *task));
+void atoll_task_capture(struct atoll_task *task); /* a step: makes the diff */
+/* Copies the files of a sandbox that stays. */
+void atoll_task_capture_now(struct atoll_task *task, atoll_done_fn *done);
+
 /* agents.c: agents of the registry */
 struct atoll_task_agent {
     const char *name;

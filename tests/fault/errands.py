@@ -212,6 +212,14 @@ def task(walk, client, _):
     client.delete(f"/api/artifacts/{ended['sandbox_id']}")
 
 
+@errand(box)
+def capture(walk, client, made):
+    client.run(made, "echo x > a.txt; echo '*.log' > .gitignore; echo y > b.log")
+    kept = client.post(f"/api/sandboxes/{made}/capture", {})
+    assert [file["path"] for file in kept["files"]] == ["a.txt"], kept
+    client.delete(f"/api/artifacts/{made}")
+
+
 @errand()
 def swarm(walk, client, _):
     member = {"agent": "shell", "autoCleanup": True}

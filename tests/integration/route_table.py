@@ -254,6 +254,8 @@ SANDBOXES = {
     f"GET {BOX}/blame": Entry(Ask(200, "?path=/home/user/f", check=has("kind", value="added")), Ask(400), given=traced),
     f"POST {BOX}/undo": Entry(Ask(200, body={}, check=has("number", value=0)), Ask(400, body={"commands": 0}), given=traced),
     f"POST {BOX}/merge": Entry(Ask(200, body=lambda values: {"from": [values["fork"]]}, check=has("merged", value=True)), Ask(400, body={}), given=split),
+    f"POST {BOX}/capture": Entry(Ask(200, body={"patterns": ["*.none"]}, check=has("count", value=0)),
+                                 Ask(400, body={"patterns": ["/x"]})),
     f"POST {BOX}/try": Entry(Ask(200, body={"cmd": ["true"], "count": 1}, check=has("best", value=0)), Ask(400, body={})),
     f"GET {BOX}/diff": Entry(Ask(200, check=has("summary", "added")), Ask(400, "?format=tar")),
     f"POST {BOX}/fork": Entry(Ask(201, body={"count": 2}, check=has("sandboxes", 1, "id")),

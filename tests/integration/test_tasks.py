@@ -1,5 +1,6 @@
 """Tasks: an instruction goes in, files and branches come out, whatever happens to the daemon meanwhile."""
 
+import json
 import shutil
 import subprocess
 from urllib.parse import quote
@@ -58,6 +59,34 @@ def test_an_instruction_in_files_out(rest):
     levels = {line["level"] for line in log(rest, task["id"])}
     assert levels >= {"info", "command", "output", "success"}
     assert said(rest, task["id"]) == ["working"]
+
+
+def test_what_is_captured(rest):
+    """Not what .gitignore files exclude; with a diff against the start."""
+    box = rest.call("POST", "/api/sandboxes", {"workdir": "/work"}).json["id"]
+    rest.call("PUT", f"/api/sandboxes/{box}/files", b"one\n", path="/work/a.txt")
+    rest.call("PUT", f"/api/sandboxes/{box}/files", b"gone\n", path="/work/c.txt")
+    task = run(rest, "echo two >> a.txt; echo new > b.txt; rm c.txt; echo '*.log' > .gitignore; mkdir d; echo x > d/x.log",
+               sandboxId=box, captureFiles=True)
+    assert task["state"] == "succeeded", (task, log(rest, task["id"]))
+    assert [file["path"] for file in task["files"]] == ["a.txt", "b.txt"]  # the sandbox stays, the copies are made
+    assert {(c["path"], c["state"]) for c in task["changes"]} == {
+        ("a.txt", "modified"), ("b.txt", "added"), ("c.txt", "deleted"), (".gitignore", "added")}
+    assert "\n+two\n" in task["diff"] and "\n-gone\n" in task["diff"] and "x.log" not in task["diff"]
+    assert rest.call("GET", f"/api/artifacts/{box}/{task['patch']}").body.decode() == task["diff"]
+    # On demand, which replaces that.
+    path = f"/api/sandboxes/{box}/capture"
+    assert [f["path"] for f in rest.call("POST", path, {"patterns": ["**/*.log"]}).json["files"]] == []
+    kept = rest.call("POST", path, {"patterns": ["**/*.log"], "ignored": True}).json
+    assert [f["path"] for f in kept["files"]] == ["d/x.log"] and kept["complete"]
+    assert rest.call("GET", f"/api/artifacts/{box}/d/x.log").body == b"x\n"
+    assert rest.call("DELETE", f"/api/sandboxes/{box}").status == 204
+    assert rest.call("GET", f"/api/artifacts/{box}").json["count"] == 1  # it outlives the sandbox
+    assert rest.call("POST", path, {}).status == 404
+    # A task that fails keeps its sandbox, and its files.
+    task = run(rest, "echo half > half.txt; exit 1", capturePatterns=["*.txt"])
+    assert task["state"] == "failed" and [file["path"] for file in task["files"]] == ["half.txt"], task
+    rest.call("DELETE", f"/api/sandboxes/{task['sandbox_id']}")
 
 
 def test_the_names_of_other_programs(rest):
@@ -168,8 +197,11 @@ def test_a_local_repository(daemon, tmp_path):
     git("add", "-A", cwd=tmp_path)
     git("commit", "-qm", "first", cwd=tmp_path)
     done = daemon.atoll("task", "run", "--repo", tmp_path, "--branch", "work", "--agent", "shell",
+                        "--capture", "b", "--cleanup", "never", "--json",
                         "--instruction", "echo 2 >> a; echo new > b", timeout=90)
     assert done.returncode == 0, done.stderr
+    task = json.loads(done.stdout)
+    assert "+2\n" in task["diff"] and [file["path"] for file in task["files"]] == ["b"]
     assert git("show", "work:a", cwd=tmp_path) == "1\n2\n" and git("show", "work:b", cwd=tmp_path) == "new\n"
     assert git("rev-parse", "work~1", cwd=tmp_path) == git("rev-parse", "main", cwd=tmp_path)
     message = git("log", "-1", "--format=%B", "work", cwd=tmp_path)

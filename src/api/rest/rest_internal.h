@@ -84,7 +84,7 @@ atoll_rest_handler atoll_rest_sandbox_snapshot, atoll_rest_snapshot_create,
 atoll_rest_handler atoll_rest_sandbox_diff, atoll_rest_sandbox_history, atoll_rest_sandbox_blame,
     atoll_rest_sandbox_undo;
 /* merge.c */
-atoll_rest_handler atoll_rest_sandbox_merge, atoll_rest_sandbox_try;
+atoll_rest_handler atoll_rest_sandbox_merge, atoll_rest_sandbox_try, atoll_rest_sandbox_capture;
 /* The parameter `path`: absolute, without "." and ".."; NULL: not given, or "/". */
 int atoll_rest_read_path(const struct atoll_api_call *call, const char **ret,
                          struct atoll_error *err) ATOLL_MUST_CHECK;

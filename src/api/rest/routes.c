@@ -54,6 +54,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    BOX "/blame",           READ,  NONE,   atoll_rest_sandbox_blame, "path"},
     {ATOLL_POST,   BOX "/undo",            WRITE, JSON,   atoll_rest_sandbox_undo, ""},
     {ATOLL_POST,   BOX "/merge",           WRITE, JSON,   atoll_rest_sandbox_merge, ""},
+    {ATOLL_POST,   BOX "/capture",         WRITE, JSON,   atoll_rest_sandbox_capture, ""},
     {ATOLL_POST,   BOX "/try",             WRITE, JSON,   atoll_rest_sandbox_try, ""},
     {ATOLL_GET,    BOX "/stats",           READ,  NONE,   atoll_rest_stats_one, ""},
     {ATOLL_GET,    BOX "/health",          READ,  NONE,   atoll_rest_health_one, ""},

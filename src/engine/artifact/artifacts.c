@@ -277,6 +277,7 @@ int atoll_artifacts_new(struct atoll_engine *engine, struct atoll_artifacts **re
     atoll_map_init(&a->by_id);
     atoll_shares_init(&a->counts, SETS_MAX);
     atoll_list_init(&a->by_age);
+    atoll_list_init(&a->captures);
     r = mkdirat(engine->state_fd, "artifacts", 0700) < 0 && errno != EEXIST ? -errno : 0;
     atoll_shares_init(&a->sizes, engine->config.artifacts_max_bytes);
     a->dir_fd = r < 0 ? ATOLL_NO_FD

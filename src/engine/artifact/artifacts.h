@@ -2,9 +2,9 @@
 #include "engine/engine.h"
 
 /*
- * Artifacts: files of a sandbox that are kept when it is destroyed. They are selected by patterns
- * (base/glob.h) of paths relative to the working directory, given when the sandbox is created or
- * destroyed. The files are copied through the agent before the sandbox is destroyed. A failure does
+ * Artifacts: files of a sandbox that are kept when it is destroyed, or captured while it runs. They are
+ * selected by patterns (base/glob.h) of paths relative to the working directory, given when the sandbox is
+ * created or destroyed, or with the capture. The files are copied through the agent before the sandbox is destroyed. A failure does
  * not prevent the destroy; the listing says what was left out.
  *
  * Copies are in the state directory, artifacts/<sandbox id>/<number>, until a client removes them,
@@ -16,6 +16,8 @@
 
 #define ATOLL_ARTIFACTS_PATTERNS_MAX 64
 #define ATOLL_ARTIFACTS_PATTERN_BYTES 256
+/* Not a pattern of files: those that .gitignore files exclude are left out (base/ignore.h). */
+#define ATOLL_ARTIFACTS_GITIGNORE ":gitignore"
 #define ATOLL_ARTIFACTS_FILES_MAX 1000
 #define ATOLL_ARTIFACTS_BYTES_MAX (UINT64_C(256) << 20) /* per sandbox */
 
@@ -27,6 +29,12 @@ int atoll_artifacts_want(struct atoll_engine *engine, const char *sandbox_id,
                          const char *const *patterns, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Removes all patterns of a sandbox. */
 void atoll_artifacts_unwant(struct atoll_engine *engine, const char *sandbox_id);
+/* Copies the files of a running sandbox now, in place of those that an earlier capture has copied. patterns
+ * NULL: those that the sandbox has; without any nothing is done. NOT_FOUND, INVALID_ARGUMENT,
+ * FAILED_PRECONDITION (it does not run), ABORTED (it ended meanwhile). done is called once, possibly before
+ * this returns; not if the engine is freed first. */
+void atoll_artifacts_capture(struct atoll_engine *engine, const char *sandbox_id,
+                             const char *const *patterns, atoll_done_fn *done, void *arg);
 
 /* The artifacts of one sandbox. Borrowed until control returns to the loop. */
 struct atoll_artifacts_view {

@@ -1,12 +1,13 @@
 /*
- * Collecting the artifacts of a sandbox before it is destroyed. The agent lists the files and opens
+ * Collecting the artifacts of a sandbox, before it is destroyed or while it runs. The agent lists the files and opens
  * those that match a pattern; their bytes are copied from the descriptors it passes: a worker
  * reads, the loop writes to a file of the daemon. The daemon never opens a path of a tenant itself.
  * Every step runs from a timer, one piece per iteration of the loop, so that other requests are not
  * delayed and no callback of the agent's connection closes that connection.
  *
- * Meanwhile the sandbox is in state "stopping" and is not freed: the destroy waits for the
- * collector. Every wait of the collector has a time limit.
+ * A destroy waits for its collector: meanwhile the sandbox is in state "stopping" and is not freed. The
+ * collector of a capture looks in each turn whether the sandbox still runs. Every wait of a collector
+ * has a time limit.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/glob.h"
+#include "base/ignore.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "engine/artifact/artifacts_internal.h"
@@ -27,6 +29,8 @@
 #define MATCH_STEPS ((size_t)4 * 1024 * 1024) /* steps of atoll_glob_match() per iteration */
 #define ALL_MS 60000
 #define ANSWER_MS 5000 /* between two frames of the agent */
+#define RULES ".gitignore"
+#define RULES_MAX ((size_t)64 * 1024) /* of one such file */
 
 /* A file that was listed. */
 struct candidate {
@@ -35,9 +39,14 @@ struct candidate {
 };
 
 struct collector {
+    struct atoll_list node; /* in atoll_artifacts.captures, if it is one */
     struct atoll_artifacts *artifacts;
     struct atoll_sandbox *sandbox;
-    void (*done)(struct atoll_sandbox *sandbox);
+    void (*done)(struct atoll_sandbox *sandbox); /* of a destroy; NULL: a capture */
+    atoll_done_fn *captured;
+    void *captured_arg;
+    char **patterns; /* owned */
+    char dir_name[ATOLL_ID_LEN + 16];
     struct atoll_timer turn, answer, all;
     bool asked; /* an answer of the agent is pending */
     bool over;  /* finished, except for a pending answer */
@@ -46,6 +55,10 @@ struct collector {
     size_t found_count, found_cap, path_bytes, next;
     size_t root_len;      /* length of the directory's part of the paths, with its slash */
     size_t pattern_bytes; /* size of all patterns */
+    /* With the pattern ATOLL_ARTIFACTS_GITIGNORE: first the files with rules are read. */
+    struct atoll_ignore *ignore; /* owned; NULL: nothing is ignored */
+    bool reading_rules;
+    struct atoll_buf rules; /* of the file being read */
 
     struct atoll_kept *kept;            /* owned until it is added */
     struct atoll_store_artifact *files; /* owned; their paths are in found */
@@ -109,6 +122,9 @@ static void drop_file(struct collector *c)
 
 static void collector_free(struct collector *c)
 {
+    atoll_strings_free(c->patterns);
+    c->ignore = atoll_ignore_free(c->ignore);
+    atoll_buf_done(&c->rules);
     for (size_t i = 0; i < c->found_count; i++)
         free(c->found[i]);
     free(c->found);
@@ -116,23 +132,83 @@ static void collector_free(struct collector *c)
     free(c);
 }
 
-/* Adds the set, and continues the destroy. */
+static void stop_timers(struct collector *c)
+{
+    atoll_timer_cancel(&c->turn);
+    atoll_timer_cancel(&c->answer);
+    atoll_timer_cancel(&c->all);
+    if (c->dir_fd >= 0)
+        (void)close(ATOLL_TAKE_FD(c->dir_fd));
+}
+
+/* The files of a capture replace those of an earlier one. */
+static void replace_set(struct collector *c)
+{
+    struct atoll_artifacts *a = c->artifacts;
+    const char *id = c->kept->sandbox_id;
+    struct atoll_error err;
+
+    if (atoll_map_get(&a->by_id, id))
+        (void)!atoll_artifacts_remove(a->engine, id, &err);
+    atoll_artifacts_discard(a, id);
+    (void)renameat(a->dir_fd, c->dir_name, a->dir_fd, id);
+}
+
+static void end_capture(struct collector *c, const struct atoll_error *error)
+{
+    atoll_list_remove(&c->node);
+    c->captured(c->captured_arg, error);
+}
+
+/* Adds the set, and continues the destroy or answers the capture. */
 static void finish(struct collector *c)
 {
     struct atoll_artifacts *a = c->artifacts;
 
     drop_file(c);
-    if (c->dir_fd >= 0)
-        (void)close(ATOLL_TAKE_FD(c->dir_fd));
-    atoll_timer_cancel(&c->turn);
-    atoll_timer_cancel(&c->answer);
-    atoll_timer_cancel(&c->all);
+    stop_timers(c);
     /* The reservation becomes the size of the set. */
     a->copying_bytes -= c->kept->size_bytes;
+    if (!c->done)
+        replace_set(c);
     atoll_artifacts_add(a, ATOLL_TAKE_PTR(c->kept), c->files);
     c->over = true;
     /* Closes the agent's connection, which answers a pending request with an error. */
-    c->done(c->sandbox);
+    if (c->done)
+        c->done(c->sandbox);
+    else
+        end_capture(c, NULL);
+    if (!c->asked)
+        collector_free(c);
+}
+
+/* Drops what was copied, without a set. */
+static void drop(struct collector *c)
+{
+    drop_file(c);
+    stop_timers(c);
+    c->artifacts->copying_bytes -= c->kept->size_bytes;
+    atoll_artifacts_discard(c->artifacts, c->dir_name);
+    free(ATOLL_TAKE_PTR(c->kept));
+    c->over = true;
+}
+
+/* The sandbox of a capture may end meanwhile. */
+static bool is_gone(const struct collector *c)
+{
+    return !c->done &&
+           (atoll_engine_find(c->artifacts->engine, c->kept->sandbox_id) != c->sandbox ||
+            atoll_sandbox_state(c->sandbox) != ATOLL_SANDBOX_RUNNING);
+}
+
+static void abandon(struct collector *c)
+{
+    struct atoll_error error;
+
+    (void)atoll_fail(&error, ATOLL_ERR_ABORTED, ECANCELED,
+                     "sandbox %s ended while its files were copied", c->kept->sandbox_id);
+    drop(c);
+    end_capture(c, &error);
     if (!c->asked)
         collector_free(c);
 }
@@ -154,6 +230,10 @@ static void too_long(void *arg)
 {
     struct collector *c = arg;
 
+    if (is_gone(c)) {
+        abandon(c);
+        return;
+    }
     note(c, "", "the sandbox did not answer in time");
     finish(c);
 }
@@ -196,11 +276,34 @@ static void piece_ready(void *arg)
     go_on(arg);
 }
 
+/* The rules of the file that was read apply to its directory. */
+static void take_rules(struct collector *c)
+{
+    char *dir = strdup(c->found[c->next++]->path + c->root_len);
+    char *slash = dir ? strrchr(dir, '/') : NULL;
+
+    if (!dir)
+        abort();
+    *(slash ? slash : dir) = '\0';
+    if (atoll_ignore_add(c->ignore, dir, atoll_buf_str(&c->rules), atoll_buf_size(&c->rules)) < 0)
+        note(c, dir, "the rules of " RULES " files are too long; some were not applied");
+    free(dir);
+    atoll_buf_clear(&c->rules);
+    close_file(c);
+    go_on(c);
+}
+
+static int write_piece(struct collector *c, const uint8_t *piece, size_t n)
+{
+    return c->reading_rules ? atoll_buf_append(&c->rules, piece, n)
+                            : atoll_fd_write_all(c->out_fd, piece, n);
+}
+
 static void copy_piece(struct collector *c)
 {
     const uint8_t *piece;
     ssize_t n = atoll_tenant_file_read(c->in, &piece);
-    int r = n > 0 ? atoll_fd_write_all(c->out_fd, piece, (size_t)n) : (int)n;
+    int r = n > 0 ? write_piece(c, piece, (size_t)n) : (int)n;
 
     if (r == -EAGAIN)
         return; /* the timer limits the wait */
@@ -209,10 +312,12 @@ static void copy_piece(struct collector *c)
         return;
     }
     c->offset += (uint64_t)n;
-    if (n == 0 || c->offset == c->size_bytes)
-        file_copied(c);
-    else
+    if (n > 0 && c->offset < c->size_bytes)
         go_on(c);
+    else if (c->reading_rules)
+        take_rules(c);
+    else
+        file_copied(c);
 }
 
 static int open_out(struct collector *c)
@@ -220,14 +325,21 @@ static int open_out(struct collector *c)
     const struct atoll_artifacts *a = c->artifacts;
     char number[16];
 
-    if (c->dir_fd < 0 && mkdirat(a->dir_fd, c->kept->sandbox_id, 0700) == 0)
-        c->dir_fd =
-            openat(a->dir_fd, c->kept->sandbox_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (c->dir_fd < 0 && mkdirat(a->dir_fd, c->dir_name, 0700) == 0)
+        c->dir_fd = openat(a->dir_fd, c->dir_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (c->dir_fd < 0)
         return -errno;
     (void)snprintf(number, sizeof(number), "%u", (unsigned)c->kept->count);
     c->out_fd = openat(c->dir_fd, number, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     return c->out_fd < 0 ? -errno : 0;
+}
+
+static void begin_reading(struct collector *c, uint64_t size)
+{
+    c->size_bytes = size;
+    atoll_tenant_file_cut(c->in, 0, size);
+    atoll_tenant_file_on_ready(c->in, piece_ready, c);
+    go_on(c);
 }
 
 /* Gets the size from the descriptor: the file may have changed since it was listed. */
@@ -242,7 +354,9 @@ static void begin_copy(struct collector *c, int fd)
         size = (uint64_t)atoll_tenant_file_stat(c->in)->st_size;
     if (r < 0) {
         file_failed(c, "it is not a regular file any more");
-    } else if (size > left) {
+    } else if (c->reading_rules && size <= RULES_MAX) {
+        begin_reading(c, size);
+    } else if (c->reading_rules || size > left) {
         file_failed(c, "it does not fit in the 256 MiB for a sandbox");
     } else if (!atoll_artifacts_make_room(c->artifacts, size)) {
         file_failed(c, "it does not fit in the daemon's quota for artifacts");
@@ -250,9 +364,7 @@ static void begin_copy(struct collector *c, int fd)
         file_failed(c, strerror(-r));
     } else {
         reserve(c, size);
-        atoll_tenant_file_cut(c->in, 0, size);
-        atoll_tenant_file_on_ready(c->in, piece_ready, c);
-        go_on(c);
+        begin_reading(c, size);
     }
 }
 
@@ -348,9 +460,15 @@ static void open_file(struct collector *c, const struct candidate *f)
 
 static bool is_wanted(const struct collector *c, const struct candidate *f)
 {
-    for (const char *const *p = c->sandbox->options.artifacts; *p; p++)
-        if (atoll_glob_match(*p, f->path + c->root_len))
-            return true;
+    const char *path = f->path + c->root_len;
+
+    if (c->reading_rules) {
+        const char *slash = strrchr(path, '/');
+        return strcmp(slash ? slash + 1 : path, RULES) == 0 && !atoll_ignore_match(c->ignore, path);
+    }
+    for (char *const *p = c->patterns; *p; p++)
+        if (atoll_glob_match(*p, path))
+            return !c->ignore || !atoll_ignore_match(c->ignore, path);
     return false;
 }
 
@@ -362,7 +480,12 @@ static void choose(struct collector *c)
             open_file(c, f);
             return;
         }
-        steps += c->pattern_bytes * strlen(f->path + c->root_len);
+        steps += (c->pattern_bytes + (c->ignore ? atoll_ignore_bytes(c->ignore) : 0)) *
+                 strlen(f->path + c->root_len);
+    }
+    if (c->next == c->found_count && c->reading_rules) {
+        c->reading_rules = false;
+        c->next = 0;
     }
     go_on(c);
 }
@@ -371,7 +494,9 @@ static void step(void *arg)
 {
     struct collector *c = arg;
 
-    if (c->out_fd >= 0)
+    if (is_gone(c))
+        abandon(c);
+    else if (c->in)
         copy_piece(c);
     else if (c->next < c->found_count)
         choose(c);
@@ -460,11 +585,55 @@ static void add_empty(struct atoll_artifacts *a, const struct atoll_sandbox *s, 
     atoll_artifacts_add(a, kept, NULL);
 }
 
+/* patterns: copied; those that are not of files set members of the collector. */
+static struct collector *collector_new(struct atoll_sandbox *s, const char *const *patterns)
+{
+    struct collector *c = atoll_alloc(sizeof(*c));
+    size_t n = 0;
+
+    *c = (struct collector){.artifacts = s->engine->artifacts, .sandbox = s};
+    atoll_list_init(&c->node);
+    c->dir_fd = c->out_fd = ATOLL_NO_FD;
+    c->kept = kept_new(s);
+    c->files = calloc(ATOLL_ARTIFACTS_FILES_MAX, sizeof(*c->files));
+    c->patterns = atoll_strings_dup(patterns);
+    if (!c->files || !c->patterns)
+        abort();
+    atoll_buf_init(&c->rules, RULES_MAX + 1);
+    for (size_t i = 0; patterns[i]; i++) {
+        if (strcmp(patterns[i], ATOLL_ARTIFACTS_GITIGNORE) == 0) {
+            c->reading_rules = true;
+            free(c->patterns[i]);
+            continue;
+        }
+        c->patterns[n++] = c->patterns[i];
+        c->pattern_bytes += strlen(patterns[i]);
+    }
+    c->patterns[n] = NULL;
+    if (c->reading_rules)
+        c->ignore = atoll_ignore_new();
+    return c;
+}
+
+static void list_files(struct collector *c)
+{
+    const struct atoll_am_list msg = {.path = ".", .depth = DEPTH_MAX, .max_entries = ENTRIES_MAX};
+    struct atoll_error err;
+
+    atoll_timer_set(&c->all, c->artifacts->engine->loop, ALL_MS, too_long, c);
+    if (atoll_sandbox_ask(c->sandbox, ATOLL_AGENT_FILE_LIST, &atoll_am_list_desc, &msg, on_listed,
+                          c, &err) < 0) {
+        note(c, "", err.text);
+        go_on(c);
+    } else {
+        await(c);
+    }
+}
+
 bool atoll_artifacts_collect(struct atoll_sandbox *s, enum atoll_sandbox_state was,
                              void (*done)(struct atoll_sandbox *sandbox))
 {
     struct atoll_artifacts *a = s->engine->artifacts;
-    const struct atoll_am_list msg = {.path = ".", .depth = DEPTH_MAX, .max_entries = ENTRIES_MAX};
     struct atoll_error err;
     struct collector *c;
 
@@ -474,26 +643,61 @@ bool atoll_artifacts_collect(struct atoll_sandbox *s, enum atoll_sandbox_state w
         add_empty(a, s, "the sandbox was not running");
         return false;
     }
-    c = atoll_alloc(sizeof(*c));
-    *c = (struct collector){.artifacts = a, .sandbox = s, .done = done};
-    c->dir_fd = c->out_fd = ATOLL_NO_FD;
-    c->kept = kept_new(s);
-    c->files = calloc(ATOLL_ARTIFACTS_FILES_MAX, sizeof(*c->files));
-    if (!c->files)
-        abort();
-    for (const char *const *p = s->options.artifacts; *p; p++)
-        c->pattern_bytes += strlen(*p);
-    /* A set from an earlier destroy that failed. */
+    c = collector_new(s, s->options.artifacts);
+    c->done = done;
+    memcpy(c->dir_name, s->spec.id, sizeof(s->spec.id));
+    /* A set from an earlier destroy that failed, or of a capture. */
     if (atoll_map_get(&a->by_id, s->spec.id))
         (void)!atoll_artifacts_remove(s->engine, s->spec.id, &err);
     atoll_artifacts_discard(a, s->spec.id);
-    atoll_timer_set(&c->all, s->engine->loop, ALL_MS, too_long, c);
-    if (atoll_sandbox_ask(s, ATOLL_AGENT_FILE_LIST, &atoll_am_list_desc, &msg, on_listed, c, &err) <
-        0) {
-        note(c, "", err.text);
-        go_on(c);
-    } else {
-        await(c);
-    }
+    list_files(c);
     return true;
+}
+
+static int find_running(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
+                        struct atoll_error *err)
+{
+    *ret = atoll_engine_find(engine, id);
+    if (!*ret)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s", id);
+    if (atoll_sandbox_state(*ret) != ATOLL_SANDBOX_RUNNING || !(*ret)->agent)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN,
+                          "sandbox %s does not run; files can only be captured while it does", id);
+    return 0;
+}
+
+void atoll_artifacts_capture(struct atoll_engine *engine, const char *sandbox_id,
+                             const char *const *patterns, atoll_done_fn *done, void *arg)
+{
+    struct atoll_sandbox *s = NULL;
+    struct atoll_error err;
+    struct collector *c;
+    char suffix[9];
+    int r = find_running(engine, sandbox_id, &s, &err);
+
+    patterns = s && !patterns ? s->options.artifacts : patterns;
+    if (r == 0 && patterns)
+        r = atoll_artifacts_accept(engine, patterns, &err);
+    if (r < 0 || !patterns) {
+        done(arg, r < 0 ? &err : NULL);
+        return;
+    }
+    c = collector_new(s, patterns);
+    c->captured = done;
+    c->captured_arg = arg;
+    atoll_rand_id(suffix, sizeof(suffix) - 1);
+    (void)snprintf(c->dir_name, sizeof(c->dir_name), "%s.%s", s->spec.id, suffix);
+    atoll_list_push_back(&engine->artifacts->captures, &c->node);
+    list_files(c);
+}
+
+void atoll_artifacts_end_captures(struct atoll_artifacts *a)
+{
+    while (a && !atoll_list_empty(&a->captures)) {
+        struct collector *c = ATOLL_CONTAINER_OF(a->captures.next, struct collector, node);
+
+        atoll_list_remove(&c->node);
+        drop(c);
+        collector_free(c);
+    }
 }

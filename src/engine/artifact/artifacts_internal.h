@@ -22,6 +22,7 @@ struct atoll_artifacts {
     int dir_fd;                        /* owned: artifacts/ of the state directory */
     struct atoll_map by_id;            /* of struct atoll_kept, owned */
     struct atoll_list by_age;          /* the same, oldest first */
+    struct atoll_list captures;        /* under way (artifacts_collect.c) */
     struct atoll_shares sizes, counts; /* bytes and number of sets, by tenant */
     uint64_t max_bytes;                /* quota of all sets */
     uint64_t copying_bytes;            /* reserved by sets being collected */

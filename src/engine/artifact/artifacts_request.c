@@ -28,6 +28,8 @@ static int check_pattern(const char *pattern, struct atoll_error *err)
 {
     if (!*pattern || strlen(pattern) > ATOLL_ARTIFACTS_PATTERN_BYTES)
         return refuse(err, pattern, "must have 1 to 256 bytes");
+    if (*pattern == ':' && strcmp(pattern, ATOLL_ARTIFACTS_GITIGNORE) != 0)
+        return refuse(err, pattern, "begins with a colon; only \":gitignore\" does");
     if (*pattern == '/')
         return refuse(err, pattern,
                       "must be a path below the working directory, without the "

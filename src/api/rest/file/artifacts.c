@@ -258,6 +258,51 @@ int atoll_rest_artifacts_want(struct atoll_api_call *call, struct atoll_error *e
     return count == 0 ? 0 : atoll_artifacts_want(call->engine, call->params.id, patterns, err);
 }
 
+/* POST /api/sandboxes/{id}/capture. */
+
+static void on_captured(void *arg, const struct atoll_error *error)
+{
+    struct atoll_api_call *call = arg;
+    struct atoll_artifacts_view view;
+    struct atoll_error failed;
+
+    if (!error && find(call, &view, &failed) < 0)
+        error = &failed;
+    if (error)
+        atoll_api_fail(call, error);
+    else
+        reply_set(call, &view, "files");
+}
+
+void atoll_rest_sandbox_capture(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct {
+        const char *const *patterns;
+        bool ignored;
+    } q = {0};
+    static const struct atoll_field capture_fields[] = {
+        {"patterns", ATOLL_FIELD_STRINGS, 0, 0, ATOLL_ARTIFACTS_PATTERNS_MAX - 1, NULL, 0},
+        {"ignored", ATOLL_FIELD_BOOL, sizeof(q.patterns), 0, 0, NULL, 0},
+        {0},
+    };
+    const char *patterns[ATOLL_ARTIFACTS_PATTERNS_MAX + 1] = {"**"};
+    size_t count = 0;
+    struct atoll_body body;
+    struct atoll_error error;
+
+    if (atoll_body_decode(&body, bytes, n, capture_fields, &q, &error) < 0) {
+        atoll_api_fail(call, &error);
+        atoll_body_done(&body);
+        return;
+    }
+    for (; q.patterns && q.patterns[count]; count++)
+        patterns[count] = q.patterns[count];
+    if (!q.ignored)
+        patterns[count ? count : 1] = ATOLL_ARTIFACTS_GITIGNORE;
+    atoll_artifacts_capture(call->engine, call->params.id, patterns, on_captured, call);
+    atoll_body_done(&body);
+}
+
 static int admit(struct atoll_api_call *call, struct atoll_error *err)
 {
     return atoll_api_authorize(call, call->route->scope, err);

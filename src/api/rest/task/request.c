@@ -47,7 +47,7 @@ struct request {
     const char *environment, *sandbox_id, *branch, *setup, *check, *cleanup;
     const json_t *sandbox, *repo, *timeout, *stall;
     const char *const *env, *const *patterns;
-    bool push, capture, auto_cleanup;
+    bool push, capture, capture_ignored, auto_cleanup;
     struct commit commit;
 };
 
@@ -72,8 +72,10 @@ static const struct atoll_field fields[] = {
     {"sandbox", ATOLL_FIELD_JSON, AT(sandbox), 0, 0, NULL, 0},
     {"repo", ATOLL_FIELD_JSON, AT(repo), 0, 0, NULL, 0},
     {"env", ATOLL_FIELD_ENV, AT(env), 0, 0, NULL, 0},
-    {"capturePatterns", ATOLL_FIELD_STRINGS, AT(patterns), 0, ATOLL_ARTIFACTS_PATTERNS_MAX, NULL,
-     0},
+    /* The task adds some of its own. */
+    {"capturePatterns", ATOLL_FIELD_STRINGS, AT(patterns), 0, ATOLL_ARTIFACTS_PATTERNS_MAX - 4,
+     NULL, 0},
+    {"captureIgnored", ATOLL_FIELD_BOOL, AT(capture_ignored), 0, 0, NULL, 0},
     {"captureFiles", ATOLL_FIELD_BOOL, AT(capture), 0, 0, NULL, 0},
     {"autoCleanup", ATOLL_FIELD_BOOL, AT(auto_cleanup), 0, 0, NULL, 0},
     {"push", ATOLL_FIELD_BOOL, AT(push), 0, 0, NULL, 0},

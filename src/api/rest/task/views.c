@@ -46,10 +46,11 @@ struct files {
     struct atoll_json_out *out;
     struct atoll_engine *engine;
     const char *sandbox_id;
+    const char *patch; /* its path, or "" */
     size_t left;
 };
 
-static void view_content(const struct files *f, const struct atoll_artifact *file)
+static void view_content(const struct files *f, const char *key, const struct atoll_artifact *file)
 {
     char *bytes = malloc((size_t)file->size_bytes + 1);
     struct atoll_error error;
@@ -61,7 +62,7 @@ static void view_content(const struct files *f, const struct atoll_artifact *fil
         atoll_artifacts_open(f->engine, f->sandbox_id, file->path, &fd, &size, &error) == 0) {
         n = read(fd, bytes, (size_t)file->size_bytes);
         if (n >= 0)
-            atoll_json_bytes(f->out, "content", bytes, (size_t)n);
+            atoll_json_bytes(f->out, key, bytes, (size_t)n);
         (void)close(fd);
     }
     free(bytes);
@@ -71,22 +72,31 @@ static void view_file(void *arg, const struct atoll_artifact *file)
 {
     struct files *f = arg;
 
-    if (strncmp(file->path, ".git/", 5) == 0)
+    if (strncmp(file->path, ".git/", 5) == 0 || strcmp(file->path, f->patch) == 0)
         return;
     atoll_json_open(f->out, NULL, '{');
     atoll_json_text(f->out, "path", file->path);
     atoll_json_u64(f->out, "size_bytes", file->size_bytes);
     if (file->size_bytes <= FILE_MAX && file->size_bytes <= f->left) {
         f->left -= (size_t)file->size_bytes;
-        view_content(f, file);
+        view_content(f, "content", file);
     }
     atoll_json_close(f->out, '}');
+}
+
+static void view_diff(void *arg, const struct atoll_artifact *file)
+{
+    const struct files *f = arg;
+
+    if (strcmp(file->path, f->patch) == 0 && file->size_bytes <= FILE_MAX)
+        view_content(f, "diff", file);
 }
 
 static void view_files(struct atoll_json_out *out, struct atoll_engine *engine, const json_t *facts)
 {
     const char *id = json_string_value(json_object_get(facts, "sandbox_id"));
-    struct files f = {out, engine, id, FILES_MAX};
+    const char *patch = json_string_value(json_object_get(facts, "patch"));
+    struct files f = {out, engine, id, patch ? patch : "", FILES_MAX};
     struct atoll_artifacts_view kept;
     struct atoll_error error;
 
@@ -95,6 +105,8 @@ static void view_files(struct atoll_json_out *out, struct atoll_engine *engine, 
     atoll_json_open(out, "files", '[');
     (void)!atoll_artifacts_files(engine, id, view_file, &f, &error);
     atoll_json_close(out, ']');
+    if (patch)
+        (void)!atoll_artifacts_files(engine, id, view_diff, &f, &error);
     atoll_json_bool(out, "files_complete", kept.complete);
 }
 
