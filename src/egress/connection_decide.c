@@ -119,21 +119,12 @@ static void proceed(struct atoll_connection_state *c)
         atoll_connection_dial(c);
 }
 
-/* Whether a rule sends requests to another server than the address, or answers them itself. */
-static bool goes_elsewhere(const struct atoll_connection_state *c)
-{
-    const struct atoll_network_transform *transform =
-        atoll_network_find_transform(c->box->policy, c->name);
-
-    return transform && (transform->forward || transform->status != 0);
-}
-
 bool atoll_connection_must_belong(const struct atoll_connection_state *c,
                                   const struct atoll_network_decision *d)
 {
     const struct atoll_network_policy *policy = c->box->policy;
 
-    if (goes_elsewhere(c))
+    if (atoll_network_goes_elsewhere(policy, c->name))
         return false;
     return (d->reason == ATOLL_NETWORK_BY_RULE && policy->rules[d->rule].target.domain) ||
            atoll_network_find_transform(policy, c->name) ||

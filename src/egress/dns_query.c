@@ -154,10 +154,8 @@ static bool answer_transformed(struct atoll_dns_query *query)
 {
     static const struct in6_addr nowhere = {
         .s6_addr = {[10] = 0xff, [11] = 0xff, [12] = 192, [14] = 2, [15] = 1}};
-    const struct atoll_network_transform *t =
-        atoll_network_find_transform(query->dns->box->policy, query->question.name);
 
-    if (!t || (!t->forward && !t->status))
+    if (!atoll_network_goes_elsewhere(query->dns->box->policy, query->question.name))
         return false;
     remember(query, &nowhere, 1);
     answer_addresses(query, &nowhere, 1);

@@ -34,6 +34,11 @@ static void refuse_host(const struct atoll_intercept *i, struct atoll_http_reque
     atoll_intercept_refuse(req, 421, text);
 }
 
+static bool header_at(const void *arg, size_t i, const char **ret_name, const char **ret_value)
+{
+    return atoll_http_header_at(arg, i, ret_name, ret_value);
+}
+
 static void on_request(void *arg, struct atoll_http_request *req)
 {
     const struct atoll_network_transform *t;
@@ -48,7 +53,12 @@ static void on_request(void *arg, struct atoll_http_request *req)
         atoll_http_abort(req); /* the interception was closed, its socket is about to be */
         return;
     }
-    t = i->hooks->transform(i->arg);
+    t = i->hooks->transform(i->arg, &(struct atoll_network_message){
+                                        .method = atoll_http_method_name(atoll_http_method(req)),
+                                        .target = atoll_http_target(req),
+                                        .header_at = header_at,
+                                        .arg = req,
+                                    });
     if (!i->tls && i->port == HTTPS_PORT)
         /* A policy that allows only this port relies on TLS: no secret leaves without it. */
         atoll_intercept_refuse(req, 400, "port 443 is for TLS: use https://");

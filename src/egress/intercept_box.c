@@ -19,10 +19,11 @@ struct call {
     void *ctx;
 };
 
-static const struct atoll_network_transform *transform(void *arg)
+static const struct atoll_network_transform *transform(void *arg,
+                                                       const struct atoll_network_message *message)
 {
     const struct binding *b = arg;
-    return atoll_network_find_transform(b->box->policy, b->name);
+    return atoll_network_transform_of(b->box->policy, b->name, message);
 }
 
 static const char *secret(void *arg, const char *name)

@@ -26,9 +26,10 @@
 
 /* What an interception needs to know and to do outside. */
 struct atoll_intercept_hooks {
-    /* The transform of the connection's name in the policy as it is now, or NULL. Borrowed until the
-     * callback returns. */
-    const struct atoll_network_transform *(*transform)(void *arg);
+    /* The transform of this request in the policy as it is now, or NULL. Borrowed until the callback
+     * returns. */
+    const struct atoll_network_transform *(*transform)(void *arg,
+                                                       const struct atoll_network_message *message);
     /* The value of a secret, or NULL. Borrowed until the callback returns. */
     const char *(*secret)(void *arg, const char *name);
     /* Connects to `host`, which the policy names ("forward"), or, if it is NULL, to where the client

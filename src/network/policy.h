@@ -34,6 +34,7 @@ struct atoll_network_rule {
 /* What is done with HTTP requests to a domain; TLS is ended in atoll-egress for it. */
 struct atoll_network_transform {
     struct atoll_network_target target; /* a domain */
+    json_t *match;                      /* owned; the requests it is for (match.c); NULL: all */
     struct {
         char *name, *value; /* "${secret.NAME}" in a value stands for a secret of the tenant */
     } headers[ATOLL_NETWORK_HEADERS_MAX]; /* replace headers of the same name */
@@ -103,9 +104,25 @@ bool atoll_network_needs_name(const struct atoll_network_policy *policy,
                               const struct atoll_network_bound *bound,
                               const struct in6_addr *address, uint16_t port, bool is_internal);
 
-/* The first transform for a name, or NULL. */
+/* The first transform for a name, whatever its `match`, or NULL. */
 const struct atoll_network_transform *atoll_network_find_transform(
     const struct atoll_network_policy *policy, const char *name);
+
+/* An HTTP request. */
+struct atoll_network_message {
+    const char *method, *target; /* target: as in the request */
+    bool (*header_at)(const void *arg, size_t i, const char **ret_name, const char **ret_value);
+    const void *arg;
+};
+
+/* The first transform for a name whose `match` holds for the request; one that answers 400 if that depends on
+ * a path which servers may read in different ways; or NULL. Thread: one only. */
+const struct atoll_network_transform *atoll_network_transform_of(
+    const struct atoll_network_policy *policy, const char *name,
+    const struct atoll_network_message *message);
+
+/* Whether no request for the name is sent to the server of that name: all are forwarded or answered. */
+bool atoll_network_goes_elsewhere(const struct atoll_network_policy *policy, const char *name);
 
 /* Whether an address is never on the public internet: loopback, private, link-local (with the metadata
  * address), shared address space, multicast, reserved; IPv4 in IPv6 (mapped, 6to4, NAT64) by the

@@ -29,6 +29,10 @@ int atoll_network_target_field(const json_t *value, const char *where,
                                struct atoll_network_target *ret,
                                struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* Refuses a "match" that cannot be carried out. */
+int atoll_network_match_check(const json_t *match, const char *where,
+                              struct atoll_error *err) ATOLL_MUST_CHECK;
+
 int atoll_network_transform_parse(const json_t *json, const char *where,
                                   struct atoll_network_transform *ret,
                                   struct atoll_error *err) ATOLL_MUST_CHECK;

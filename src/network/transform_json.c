@@ -1,4 +1,4 @@
-/* Transforms as JSON: {"domain", "headers": {}, "forward", "status", "body"}. */
+/* Transforms as JSON: {"domain", "match": {}, "headers": {}, "forward", "status", "body"}. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -108,7 +108,9 @@ static int parse_answer(const json_t *json, const char *where, struct atoll_netw
 int atoll_network_transform_parse(const json_t *json, const char *where,
                                   struct atoll_network_transform *ret, struct atoll_error *err)
 {
-    static const char *const known[] = {"domain", "headers", "forward", "status", "body", NULL};
+    static const char *const known[] = {"domain", "match", "headers", "forward",
+                                        "status", "body",  NULL};
+    json_t *match = json_object_get(json, "match");
     char at[WHERE_MAX];
 
     if (atoll_network_known_fields(json, where, known, err) < 0)
@@ -119,6 +121,12 @@ int atoll_network_transform_parse(const json_t *json, const char *where,
     if (!ret->target.domain || ret->target.port_first)
         return atoll_network_refuse(err, at,
                                     "a domain without a port; for example \"example.org\"");
+    (void)snprintf(at, sizeof(at), "%s.match", where);
+    if (match && !json_is_null(match)) {
+        if (atoll_network_match_check(match, at, err) < 0)
+            return -EINVAL;
+        ret->match = json_incref(match);
+    }
     (void)snprintf(at, sizeof(at), "%s.headers", where);
     if (parse_headers(json_object_get(json, "headers"), at, ret, err) < 0)
         return -EINVAL;
@@ -138,6 +146,8 @@ json_t *atoll_network_transform_json(const struct atoll_network_transform *trans
 
     atoll_network_target_print(&transform->target, target, sizeof(target));
     (void)json_object_set_new(json, "domain", json_string(target));
+    if (transform->match)
+        (void)json_object_set(json, "match", transform->match);
     for (size_t i = 0; i < transform->header_count; i++)
         (void)json_object_set_new(headers, transform->headers[i].name,
                                   json_string(transform->headers[i].value));
@@ -154,6 +164,7 @@ json_t *atoll_network_transform_json(const struct atoll_network_transform *trans
 void atoll_network_transform_done(struct atoll_network_transform *transform)
 {
     atoll_network_target_done(&transform->target);
+    json_decref(transform->match);
     for (size_t i = 0; i < transform->header_count; i++) {
         free(transform->headers[i].name);
         free(transform->headers[i].value);

@@ -41,7 +41,8 @@ struct dial {
     void *ctx;
 };
 
-static const struct atoll_network_transform *transform(void *arg)
+static const struct atoll_network_transform *transform(
+    void *arg, const struct atoll_network_message *message ATOLL_UNUSED)
 {
     static struct atoll_network_transform t = {.header_count = 1};
 

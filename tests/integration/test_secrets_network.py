@@ -52,9 +52,13 @@ def set_secret(daemon, value):
     assert answer.status in (200, 201), answer.body
 
 
+def place(host):
+    return host if ":" in host else f"{host}:{PORT}/"
+
+
 def ask(box, host="one.test", options=""):
     """The status that a program inside gets; 000: no answer."""
-    return box.run(f"curl -s -o /dev/null -w '%{{http_code}}' --max-time 5 {options} https://{host}:{PORT}/")["stdout"]
+    return box.run(f"curl -s -o /dev/null -w '%{{http_code}}' --max-time 5 {options} 'https://{place(host)}'")["stdout"]
 
 
 def sees(box, web, value):
@@ -87,6 +91,21 @@ def test_the_server_gets_the_value(daemon, web, secret):
         assert sees(box, web, f"Bearer {SECOND}")
         shown = daemon.rest.get(f"/api/sandboxes/{box.id}").body
         assert b"${secret.token}" in shown and b"canary" not in shown
+    finally:
+        box.destroy()
+
+
+def test_a_part_of_a_server(daemon, web, secret):
+    """The key is for some paths; the rest of the server is refused."""
+    rules = [POLICY["transforms"][0] | {"match": {"path": {"startsWith": "/v1/"}, "method": ["GET"]}},
+             {"domain": "one.test", "status": 403}]
+    box = Box(daemon.rest, network={"transforms": rules})
+    try:
+        del web.asked[:]
+        said = [ask(box, path, options) for path, options in (
+            (f"one.test:{PORT}/v1/x?", ""), (f"one.test:{PORT}/v2?", ""), (f"one.test:{PORT}/v1/x?", "-X DELETE"),
+            (f"one.test:{PORT}/v1/../v2?", "--path-as-is"), (f"one.test:{PORT}/v1/%2e%2e/v2?", "--path-as-is"))]
+        assert said == ["200", "403", "403", "400", "400"] and web.asked == [f"Bearer {FIRST}"]
     finally:
         box.destroy()
 

@@ -186,21 +186,25 @@ def test_changes(rest):
     rest.delete(f"{V2}/changed?deleteOrphanSnapshots=true")
 
 
+ONLY_V1 = {"path": {"startsWith": "/v1/"}, "method": ["GET"]}
+
+
 def test_network_policies(rest):
     made = create(rest, networkPolicy={
-        "allow": {"example.org": [{"transform": [{"headers": {"Authorization": "secret"}}]}], "*.x.org": []},
+        "allow": {"example.org": [{"transform": [{"headers": {"Authorization": "secret"}}], "match": ONLY_V1}], "*.x.org": []},
         "subnets": {"allow": ["203.0.113.0/24"], "deny": ["198.51.100.0/24"]}})
     policy = made["session"]["networkPolicy"]
     assert policy == {
         "mode": "custom", "allowedDomains": ["example.org", "*.x.org"],
         "allowedCIDRs": ["203.0.113.0/24"], "deniedCIDRs": ["198.51.100.0/24"],
-        "injectionRules": [{"domain": "example.org", "headerNames": ["Authorization"]}],
+        "injectionRules": [{"domain": "example.org", "headerNames": ["Authorization"], "match": ONLY_V1}],
         "forwardRules": []}
     path = f"{V2}/sessions/{made['session']['id']}/network-policy"
     changed = rest.post(path, {"mode": "allow-all"}).json["session"]
     assert changed["networkPolicy"] == {"mode": "allow-all"}
     for bad in ({"mode": "some"}, {"allow": 5}, {"allow": [5]}, {"subnets": {"deny": ["x"]}},
-                {"allow": {"example.org": [{"match": {"path": {"exact": "/"}}}]}}):
+                {"allow": {"example.org": [{"match": {"path": {"exact": "/"}}}]}},
+                {"allow": {"example.org": [{"match": {"path": {"regex": "."}}, "response": {"statusCode": 403}}]}}):
         assert error_of(rest.post(path, bad)) == (400, "bad_request"), bad
     rest.delete(f"{V2}/{made['sandbox']['name']}")
 

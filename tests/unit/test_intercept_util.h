@@ -44,7 +44,8 @@ struct icept_dial {
     void *ctx;
 };
 
-static inline const struct atoll_network_transform *icept_transform(void *arg)
+static inline const struct atoll_network_transform *icept_transform(
+    void *arg, const struct atoll_network_message *message ATOLL_UNUSED)
 {
     struct icept *w = arg;
     return w->no_transform ? NULL : &w->transform;

@@ -446,6 +446,94 @@ static void test_transforms(void **state)
     atoll_network_policy_free(policy);
 }
 
+static bool header_at(const void *arg, size_t i, const char **ret_name, const char **ret_value)
+{
+    const char *const *headers = arg;
+
+    if (!headers[2 * i])
+        return false;
+    *ret_name = headers[2 * i];
+    *ret_value = headers[2 * i + 1];
+    return true;
+}
+
+/* The status of the transform that is chosen for each request; 0: no transform is. */
+static void test_matching(void **state)
+{
+    struct atoll_network_policy *policy = policy_of(
+        "{\"transforms\":["
+        "{\"domain\":\"a.test\",\"match\":{\"path\":{\"startsWith\":\"/v1/\"},\"method\":[\"get\"]},"
+        "\"status\":201},"
+        "{\"domain\":\"a.test\",\"match\":{\"path\":{\"exact\":\"/one two\"}},\"status\":202},"
+        "{\"domain\":\"a.test\",\"match\":{\"queryString\":[{\"key\":{\"exact\":\"k\"},"
+        "\"value\":{\"startsWith\":\"a b\"}},{\"key\":{\"exact\":\"m\"}}]},\"status\":203},"
+        "{\"domain\":\"a.test\",\"match\":{\"headers\":[{\"key\":{\"exact\":\"x-key\"},"
+        "\"value\":{\"exact\":\"V\"}}]},\"status\":204},"
+        "{\"domain\":\"b.test\",\"match\":{\"method\":[\"PUT\"]},\"status\":205}]}");
+    static const char *const plain[] = {"Host", "a.test", NULL};
+    static const char *const keyed[] = {"X-KEY", "V", NULL}, *const other[] = {"X-Key", "v", NULL};
+    static const struct {
+        const char *name, *method, *target;
+        const char *const *headers;
+        int status;
+    } rows[] = {
+        {"a.test", "GET", "/v1/x", plain, 201},
+        {"a.test", "POST", "/v1/x", plain, 0},
+        {"a.test", "GET", "/%761/x?y", plain, 201},
+        {"a.test", "GET", "https://a.test/v1/x", plain, 201},
+        {"a.test", "GET", "/v1", plain, 0},
+        {"a.test", "POST", "/one%20two", plain, 202},
+        {"a.test", "POST", "/one+two", plain, 0},
+        {"a.test", "GET", "/?m&k=a+b+c", plain, 203},
+        {"a.test", "GET", "/?k=a%20bc&m=", plain, 203},
+        {"a.test", "GET", "/?k=ab&m", plain, 0},
+        {"a.test", "GET", "/?k=a+b", plain, 0},
+        {"a.test", "GET", "", plain, 0},
+        {"a.test", "GET", "/", keyed, 204},
+        {"a.test", "GET", "/", other, 0},
+        {"b.test", "PUT", "/a/../b", plain, 205}, /* it does not depend on the path */
+        {"c.test", "GET", "/a/../b", plain, 0},
+        {"a.test", "GET", "/v1/../b", plain, 400},
+        {"a.test", "GET", "/v1/..", plain, 400},
+        {"a.test", "GET", "/v1/%2e%2e/b", plain, 400},
+        {"a.test", "GET", "/v1%2fb", plain, 400},
+        {"a.test", "GET", "/v1//b", plain, 400},
+        {"a.test", "GET", "/v1/%252e", plain, 400},
+        {"a.test", "GET", "/v1\\b", plain, 400},
+        {"a.test", "GET", "/v1/%00", plain, 400},
+        {"a.test", "GET", "/./v1/", plain, 400},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++) {
+        const struct atoll_network_message message = {rows[i].method, rows[i].target, header_at,
+                                                      rows[i].headers};
+        const struct atoll_network_transform *t =
+            atoll_network_transform_of(policy, rows[i].name, &message);
+        if ((t ? t->status : 0) != rows[i].status)
+            fail_msg("%s %s: %d", rows[i].method, rows[i].target, t ? t->status : 0);
+    }
+    atoll_network_policy_free(policy);
+}
+
+static void test_names_without_a_server(void **state)
+{
+    struct atoll_network_policy *policy = policy_of(
+        "{\"transforms\":["
+        "{\"domain\":\"a.test\",\"match\":{\"method\":[\"PUT\"]},\"status\":205},"
+        "{\"domain\":\"b.test\",\"match\":{\"method\":[\"PUT\"]},\"status\":205},"
+        "{\"domain\":\"b.test\",\"forward\":\"https://x.test\"},"
+        "{\"domain\":\"c.test\",\"match\":{\"method\":[\"PUT\"]},\"headers\":{\"A\":\"b\"}},"
+        "{\"domain\":\"c.test\",\"status\":404}]}");
+
+    (void)state;
+    assert_false(atoll_network_goes_elsewhere(policy, "a.test"));
+    assert_true(atoll_network_goes_elsewhere(policy, "b.test"));
+    assert_false(atoll_network_goes_elsewhere(policy, "c.test"));
+    assert_false(atoll_network_goes_elsewhere(policy, "d.test"));
+    atoll_network_policy_free(policy);
+}
+
 /* Given, and canonical. */
 static const char *const forms[][2] = {
     {"{}", "{\"default\":\"allow\",\"rules\":[],\"transforms\":[]}"},
@@ -510,6 +598,16 @@ static const char *const refused[][2] = {
     {"{\"proxy\":{\"address\":\"a.test:1\",\"password\":\"p\"}}", "needs a username"},
     {"{\"proxy\":{\"address\":\"a.test:1\",\"username\":\"\\u0007\"}}", "control characters"},
     {"{\"transforms\":[{}]}", "network.transforms[0].domain must be a string"},
+    {"{\"transforms\":[{\"domain\":\"a.test\",\"match\":1}]}", "[0].match must be an object"},
+    {"{\"transforms\":[{\"domain\":\"a.test\",\"match\":{\"host\":1}}]}", "host"},
+    {"{\"transforms\":[{\"domain\":\"a.test\",\"match\":{\"path\":\"/\"}}]}",
+     "[0].match.path must be {\"exact\": TEXT}"},
+    {"{\"transforms\":[{\"domain\":\"a.test\",\"match\":{\"path\":{\"regex\":\".\"}}}]}",
+     "regular expressions are not supported"},
+    {"{\"transforms\":[{\"domain\":\"a.test\",\"match\":{\"method\":[]}}]}",
+     "[0].match.method must be an array of 1 to 20"},
+    {"{\"transforms\":[{\"domain\":\"a.test\",\"match\":{\"headers\":[{}]}}]}",
+     "[0].match.headers[0] must be an object with key"},
     {"{\"transforms\":[{\"domain\":\"8.8.8.8\"}]}",
      "network.transforms[0].domain must be a domain"},
     {"{\"transforms\":[{\"domain\":\"a.test:1\"}]}", "must be a domain without a port"},
@@ -581,12 +679,20 @@ static void test_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_targets),    cmocka_unit_test(test_longest_name),
-        cmocka_unit_test(test_internal),   cmocka_unit_test(test_decisions),
-        cmocka_unit_test(test_bound),      cmocka_unit_test(test_needs_name),
-        cmocka_unit_test(test_transforms), cmocka_unit_test(test_canonical),
-        cmocka_unit_test(test_list),       cmocka_unit_test(test_most),
-        cmocka_unit_test(test_refused),    cmocka_unit_test(test_large),
+        cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_longest_name),
+        cmocka_unit_test(test_internal),
+        cmocka_unit_test(test_decisions),
+        cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_needs_name),
+        cmocka_unit_test(test_transforms),
+        cmocka_unit_test(test_matching),
+        cmocka_unit_test(test_names_without_a_server),
+        cmocka_unit_test(test_canonical),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_most),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,8 +71,9 @@ static int add_headers(struct building *b, const char *domain, const json_t *tra
 
     if (r < 0)
         return r;
-    (void)json_array_append_new(b->injected, json_pack("{s:s,s:o}", "domain", domain, "headerNames",
-                                                       header_names(headers)));
+    (void)json_array_append_new(b->injected, json_pack("{s:s,s:o,s:O*}", "domain", domain,
+                                                       "headerNames", header_names(headers),
+                                                       "match", json_object_get(made, "match")));
     (void)json_object_set_new(made, "headers", headers);
     return 0;
 }
@@ -83,7 +84,8 @@ static int add_forward(struct building *b, const char *domain, const json_t *url
     if (!json_is_string(url))
         return refuse(err, domain, "rules whose `forwardURL` is a string");
     (void)json_array_append_new(b->forwards,
-                                json_pack("{s:s,s:O}", "domain", domain, "forwardURL", url));
+                                json_pack("{s:s,s:O,s:O*}", "domain", domain, "forwardURL", url,
+                                          "match", json_object_get(made, "match")));
     (void)json_object_set(made, "forward", (json_t *)url);
     return 0;
 }
@@ -108,24 +110,23 @@ static int add_domain_rule(struct building *b, const char *domain, const json_t 
     const json_t *transform = json_object_get(rule, "transform");
     const json_t *forward = json_object_get(rule, "forwardURL");
     const json_t *response = json_object_get(rule, "response");
-    json_t *made;
+    json_t *match = json_object_get(rule, "match"), *made;
     int r = 0;
 
     if (!json_is_object(rule))
         return refuse(err, domain, "an array of rules");
-    if (json_object_size(json_object_get(rule, "match")) > 0)
-        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, ENOTSUP,
-                          "networkPolicy.%.100s: rules with `match` are not supported: a rule here "
-                          "holds for all requests to its domain",
-                          domain);
+    if (match && !transform && !forward && !response)
+        return refuse(err, domain, "rules with `transform`, `forwardURL` or `response`");
     made = json_pack("{s:s}", "domain", domain);
+    if (match && (!json_is_object(match) || json_object_size(match) > 0))
+        (void)json_object_set(made, "match", match);
     if (transform)
         r = add_headers(b, domain, transform, made, err);
     if (r == 0 && forward)
         r = add_forward(b, domain, forward, made, err);
     if (r == 0 && response)
         r = add_response(domain, response, made, err);
-    if (r == 0 && json_object_size(made) > 1)
+    if (r == 0 && (transform || forward || response))
         (void)json_array_append(b->transforms, made);
     json_decref(made);
     return r;
