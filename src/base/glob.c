@@ -145,3 +145,13 @@ bool atoll_glob_match_dots(const char *pattern, const char *path)
 {
     return matches(pattern, path, true);
 }
+
+bool atoll_glob_match(const char *pattern, const char *path)
+{
+    return matches(pattern, path, false);
+}
+
+bool atoll_glob_match_dots(const char *pattern, const char *path)
+{
+    return matches(pattern, path, true);
+}
