@@ -57,6 +57,8 @@ class Daemon:
         weakened = [os.environ.get("ATOLL_WEAKEN"), "own_filter" if WRAPPER else None]
         if any(weakened):
             self.env["ATOLL_WEAKEN"] = ",".join(filter(None, weakened))
+        if "ATOLL_DISKS" in os.environ:  # to run any test with another kind of disks
+            self.env["ATOLL_DISKS"] = os.environ["ATOLL_DISKS"]
         if WRAPPER:
             self.env["ATOLL_REGISTRY"] = str(small_registry())
         self.launcher = []  # a command that starts the daemon's

@@ -140,18 +140,22 @@ static void keeper_done(struct atoll_control_keeper *k)
         (void)close(ATOLL_TAKE_FD(k->pidfd));
 }
 
+/* Takes the pidfd. */
+static void keeper_watch(struct atoll_control *c, struct atoll_control_keeper *k, int pidfd)
+{
+    k->pidfd = pidfd;
+    k->control = c;
+    if (atoll_watch_open(&k->watch, c->egress->loop, k->pidfd, EPOLLIN, keeper_ended, k) < 0)
+        keeper_done(k);
+}
+
 void atoll_control_take_keepers(struct atoll_control *c, struct atoll_frame *frame)
 {
+    keeper_done(&c->starter);
     for (size_t i = 0; i < KEEPERS_MAX; i++) {
-        struct atoll_control_keeper *k = &c->keepers[i];
-
-        keeper_done(k);
-        if (i >= frame->nfds)
-            continue;
-        k->pidfd = ATOLL_TAKE_FD(frame->fds[i]);
-        k->control = c;
-        if (atoll_watch_open(&k->watch, c->egress->loop, k->pidfd, EPOLLIN, keeper_ended, k) < 0)
-            keeper_done(k);
+        keeper_done(&c->keepers[i]);
+        if (i < frame->nfds)
+            keeper_watch(c, &c->keepers[i], ATOLL_TAKE_FD(frame->fds[i]));
     }
 }
 
@@ -246,8 +250,8 @@ static void on_connect(void *arg, uint32_t events)
         atoll_timer_cancel(&c->idle);
 }
 
-int atoll_control_open(struct atoll_egress *egress, int listen_fd, struct atoll_control **ret,
-                       struct atoll_error *err)
+int atoll_control_open(struct atoll_egress *egress, int listen_fd, int starter_fd,
+                       struct atoll_control **ret, struct atoll_error *err)
 {
     struct atoll_control *c = calloc(1, sizeof(*c));
     int r;
@@ -255,7 +259,7 @@ int atoll_control_open(struct atoll_egress *egress, int listen_fd, struct atoll_
     if (!c)
         abort();
     c->egress = egress;
-    c->daemon.fd = ATOLL_NO_FD;
+    c->daemon.fd = c->starter.pidfd = ATOLL_NO_FD;
     for (size_t i = 0; i < KEEPERS_MAX; i++)
         c->keepers[i].pidfd = ATOLL_NO_FD;
     r = atoll_watch_open(&c->listening, egress->loop, listen_fd, EPOLLIN, on_connect, c);
@@ -267,6 +271,8 @@ int atoll_control_open(struct atoll_egress *egress, int listen_fd, struct atoll_
     if (egress->cache)
         atoll_cache_on_count(egress->cache, on_count, c);
     atoll_timer_set(&c->idle, egress->loop, FIRST_MS, check_idle, c);
+    if (starter_fd >= 0)
+        keeper_watch(c, &c->starter, starter_fd);
     egress->control = c;
     *ret = c;
     return 0;
@@ -288,6 +294,7 @@ struct atoll_control *atoll_control_close(struct atoll_control *c)
     atoll_timer_cancel(&c->idle);
     for (size_t i = 0; i < KEEPERS_MAX; i++)
         keeper_done(&c->keepers[i]);
+    keeper_done(&c->starter);
     atoll_watch_close(&c->listening);
     c->egress->control = NULL;
     free(c);

@@ -22,6 +22,8 @@ struct atoll_control {
     struct atoll_watch watch;
     struct atoll_timer idle;
     struct atoll_control_keeper keepers[KEEPERS_MAX];
+    /* The daemon that started the program, until the first HELLO: if it ends, no daemon may come. */
+    struct atoll_control_keeper starter;
     struct atoll_timer counting; /* counters of the cache are sent then */
     size_t total_wanted;         /* connections, by the daemon; 0: as many as possible */
 };

@@ -22,6 +22,7 @@
 #include "proto/egress_proto.h"
 #include "sandbox/self.h"
 #include "sys/landlock.h"
+#include "sys/ns.h"
 
 #define LOCK_FILE "egress.lock"
 #define OWN_DIR "egress" /* below the state directory: all that the worker may write to */
@@ -87,25 +88,26 @@ static void set_end_handler(void (*handler)(int))
     (void)sigaction(SIGINT, &action, NULL);
 }
 
-static int run_worker(int listen_fd, int state_fd, struct atoll_names_kept *names)
+static int run_worker(int listen_fd, int state_fd, int starter_fd, struct atoll_names_kept *names)
 {
     struct atoll_error err;
 
     set_end_handler(SIG_DFL);
-    if (atoll_worker_run(listen_fd, state_fd, names, &err) == 0)
+    if (atoll_worker_run(listen_fd, state_fd, starter_fd, names, &err) == 0)
         return 0;
     atoll_log(ATOLL_LOG_ERROR, "atoll-egress cannot work", "error", err.text, NULL);
     return 1;
 }
 
 /* Starts a worker and waits for its end. Returns its wait status. */
-static int start_worker(int listen_fd, int state_fd, struct atoll_names_kept *names)
+static int start_worker(int listen_fd, int state_fd, int starter_fd, struct atoll_names_kept *names)
 {
     pid_t pid = fork();
     int status = 1;
 
     if (pid == 0)
-        exit(run_worker(listen_fd, state_fd, names)); /* the leak checker works at exit */
+        exit(run_worker(listen_fd, state_fd, starter_fd,
+                        names)); /* the leak checker works at exit */
     worker_pid = pid;
     if (pid < 0)
         return status;
@@ -117,7 +119,7 @@ static int start_worker(int listen_fd, int state_fd, struct atoll_names_kept *na
     return status;
 }
 
-static void supervise(int listen_fd, int state_fd)
+static void supervise(int listen_fd, int state_fd, int starter_fd)
 {
     struct atoll_names_kept *names = atoll_names_kept_new();
     int quick = 0;
@@ -125,8 +127,9 @@ static void supervise(int listen_fd, int state_fd)
     set_end_handler(on_end);
     while (!ending) {
         int64_t begun_ms = atoll_clock_ms();
-        int status = start_worker(listen_fd, state_fd, names);
+        int status = start_worker(listen_fd, state_fd, starter_fd, names);
 
+        starter_fd = ATOLL_NO_FD; /* later workers wait for a daemon that connects again */
         if (ending || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
             return;
         quick = atoll_clock_ms() - begun_ms < QUICK_MS ? quick + 1 : 0;
@@ -140,6 +143,7 @@ static int serve(const char *state, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int state_fd = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     ATOLL_AUTOCLOSE int lock_fd = ATOLL_NO_FD, listen_fd = ATOLL_NO_FD;
+    ATOLL_AUTOCLOSE int starter_fd = atoll_sys_pidfd_open(getppid());
     int r;
 
     if (state_fd < 0)
@@ -156,7 +160,7 @@ static int serve(const char *state, struct atoll_error *err)
     (void)setsid();
     atoll_self_raise_files();
     (void)prctl(PR_SET_NAME, "egress-keeper", 0, 0, 0);
-    supervise(listen_fd, state_fd);
+    supervise(listen_fd, state_fd, starter_fd);
     return 0;
 }
 

@@ -105,7 +105,7 @@ static void close_parts(struct atoll_egress *egress)
     egress->loop = atoll_loop_free(egress->loop);
 }
 
-int atoll_worker_run(int listen_fd, int state_fd, struct atoll_names_kept *names,
+int atoll_worker_run(int listen_fd, int state_fd, int starter_fd, struct atoll_names_kept *names,
                      struct atoll_error *err)
 {
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
@@ -126,7 +126,7 @@ int atoll_worker_run(int listen_fd, int state_fd, struct atoll_names_kept *names
     atoll_names_kept_begin(names, atoll_clock_ms());
     r = open_parts(&egress, state_fd, err);
     if (r == 0)
-        r = atoll_control_open(&egress, listen_fd, &control, err);
+        r = atoll_control_open(&egress, listen_fd, starter_fd, &control, err);
     if (r == 0)
         r = atoll_loop_run(egress.loop, err);
     control = atoll_control_close(control);

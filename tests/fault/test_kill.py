@@ -1,4 +1,6 @@
 """kill -9 of the parts: every command gets one true record, and nothing is left behind."""
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -23,6 +25,16 @@ def wait_for(what, seconds=30):
             return found
         time.sleep(0.02)
     raise AssertionError(f"{what} did not come true in {seconds} s")
+
+
+def steady(figures):
+    """What they are when they have not changed for a second."""
+    found, since = figures(), time.monotonic()
+    while time.monotonic() - since < 1:
+        time.sleep(0.02)
+        if figures() != found:
+            found, since = figures(), time.monotonic()
+    return found
 
 
 def children(pid):
@@ -195,12 +207,13 @@ def test_one_of_the_pool_that_is_destroyed_before_it_is_given():
 @pytest.mark.skipif(os.geteuid() != 0, reason="looks at mounts of spawn")
 def test_nothing_remains_after_destroy(daemon):
     spawn = spawn_of(daemon)
-    daemon.atoll("run", "--", "true", check=True)
+    # Of the same kind: the namespaces that spawn prepares are those of the sandbox before.
+    daemon.atoll("run", "--disk", "600M", "--", "true", check=True)
 
     def figures():
         return mounts_of(spawn), mounts_below(daemon.state), len(os.listdir(f"/proc/{spawn}/fd"))
 
-    before = figures()
+    before = steady(figures)
     names = []
     for _ in range(20):
         name = daemon.create("--disk", "600M")
@@ -217,6 +230,23 @@ def test_nothing_remains_after_destroy(daemon):
         listed = subprocess.run(["losetup", "-a"], capture_output=True, text=True).stdout
         return [name for name in names if name in listed]
     wait_for(lambda: not loops())
+
+
+def test_egress_ends_after_a_daemon_that_never_connected(tmp_path):
+    """Seconds later, like atoll-spawn, and not when its patience with a daemon that lives ends."""
+    starter = subprocess.Popen(["sh", "-c", '"$0" "$1" & read -r _', BUILD / "atoll-egress", tmp_path],
+                               stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    wait_for((tmp_path / "egress.sock").exists)
+    with (tmp_path / "egress.lock").open("w") as lock:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        starter.communicate()
+
+        def gone():
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+        wait_for(gone, 30)
 
 
 def test_a_daemon_that_cannot_start_leaves_nothing(daemon, tmp_path):

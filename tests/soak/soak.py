@@ -144,7 +144,9 @@ class Soak:
         for what, most in (("heap", HEAP_MAX), ("memory", MEMORY_MAX),
                            ("spawn memory", SPAWN_MEMORY_MAX),
                            ("threads", THREADS_MAX - before["threads"]),  # workers are started as needed
-                           ("spawn mounts", 0), ("namespaces", 0), ("spawn namespaces", 0)):
+                           ("spawn mounts", 0), ("namespaces", 0),
+                           # Those prepared for the next sandbox: one more if the last one had layers.
+                           ("spawn namespaces", 1)):
             grown = after[what] - before[what]
             rows.append((what, f"{before[what]:.0f}", f"{after[what]:.0f}", f"at most +{most}"))
             if grown > most and not (sanitized and what in ("heap", "memory")):
