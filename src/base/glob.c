@@ -145,13 +145,3 @@ bool atoll_glob_match_dots(const char *pattern, const char *path)
 {
     return matches(pattern, path, true);
 }
-
-bool atoll_glob_match(const char *pattern, const char *path)
-{
-    return matches(pattern, path, false);
-}
-
-bool atoll_glob_match_dots(const char *pattern, const char *path)
-{
-    return matches(pattern, path, true);
-}

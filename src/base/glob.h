@@ -12,5 +12,3 @@
 bool atoll_glob_match(const char *pattern, const char *path);
 /* The same, but dots are characters like any other. */
 bool atoll_glob_match_dots(const char *pattern, const char *path);
-/* The same, but dots are characters like any other. */
-bool atoll_glob_match_dots(const char *pattern, const char *path);
