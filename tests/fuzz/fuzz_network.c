@@ -48,6 +48,26 @@ static void check_decisions(const struct atoll_network_policy *policy, const cha
     }
 }
 
+static bool header_at(const void *arg, size_t i, const char **ret_name, const char **ret_value)
+{
+    *ret_name = *ret_value = arg;
+    return i == 0;
+}
+
+/* The text of the input is the target of a request, and a header of it. */
+static void check_requests(const struct atoll_network_policy *policy, const char *text)
+{
+    const struct atoll_network_message message = {"GET", text, header_at, text};
+
+    for (size_t i = 0; i < policy->transform_count; i++) {
+        const char *name = policy->transforms[i].target.domain;
+        const struct atoll_network_transform *t =
+            atoll_network_transform_of(policy, name, &message);
+        if (!policy->transforms[i].match && !policy->transforms[i].target.subdomains)
+            FUZZ_CHECK(t);
+    }
+}
+
 static void check_policy(const json_t *json, const char *name, const struct in6_addr *address)
 {
     struct atoll_network_policy *policy, *again;
@@ -65,6 +85,7 @@ static void check_policy(const json_t *json, const char *name, const struct in6_
             check_decisions(policy, policy->rules[i].target.domain, address);
         else
             check_decisions(policy, name, &policy->rules[i].target.address);
+    check_requests(policy, name);
     json_decref(one);
     json_decref(two);
     atoll_network_policy_free(policy);
