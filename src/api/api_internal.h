@@ -5,7 +5,7 @@
 
 /* What api.c and call.c share. */
 
-#define ATOLL_API_TABLES_MAX 16
+#define ATOLL_API_TABLES_MAX 24
 
 struct atoll_api {
     struct atoll_api_config config;

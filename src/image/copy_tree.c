@@ -25,7 +25,10 @@ static int by_path(const void *a, const void *b)
 {
     const struct atoll_copy_entry *x = a, *y = b;
 
-    return compare(x->path, strlen(x->path), y->path, strlen(y->path));
+    int r = compare(x->path, strlen(x->path), y->path, strlen(y->path));
+
+    /* Equal paths keep the order of their lines: both point into one text. */
+    return r ? r : (x->path > y->path) - (x->path < y->path);
 }
 
 static uint8_t digit(char c)
@@ -64,6 +67,25 @@ static int read_lines(struct atoll_copy_tree *tree, struct atoll_error *err)
     return 0;
 }
 
+/* Of several lines with one path the last one counts; a file hides what is below its path. */
+static void drop_hidden(struct atoll_copy_tree *tree)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < tree->count; i++) {
+        const struct atoll_copy_entry *entry = &tree->entries[i];
+        const struct atoll_copy_entry *last = kept ? &tree->entries[kept - 1] : NULL;
+        size_t n = last ? strlen(last->path) : 0;
+        if (last && strcmp(last->path, entry->path) == 0)
+            kept--;
+        else if (last && last->type != ATOLL_TREE_DIRECTORY &&
+                 strncmp(last->path, entry->path, n) == 0 && entry->path[n] == '/')
+            continue;
+        tree->entries[kept++] = *entry;
+    }
+    tree->count = kept;
+}
+
 static int index_lines(struct atoll_copy_tree *tree, const char *text, size_t n,
                        struct atoll_error *err)
 {
@@ -82,6 +104,7 @@ static int index_lines(struct atoll_copy_tree *tree, const char *text, size_t n,
     if (read_lines(tree, err) < 0)
         return -EINVAL;
     qsort(tree->entries, tree->count, sizeof(*tree->entries), by_path);
+    drop_hidden(tree);
     if (tree->count == 0 || *tree->entries[0].path) {
         memmove(tree->entries + 1, tree->entries, tree->count * sizeof(*tree->entries));
         tree->entries[0] = root;

@@ -1,5 +1,9 @@
 """The entries of Daytona's control plane. See route_table_daytona_toolbox.py for the toolbox."""
 
+import io
+import re
+import tarfile
+
 from daemons import wait_until
 from route_table import BAD_ALL, NO_ID, empty, has, hides, shows, text
 from routes import Ask, Entry
@@ -64,6 +68,34 @@ def organization(world):
     return {"key": world.mine.get("/daytona/organizations").json[0]["id"]}
 
 
+def archive():
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo("file"))
+    return out.getvalue()
+
+
+STORE = BASE + "/object-storage/contexts"
+
+
+def named(world):
+    """An object that is not there."""
+    return {**organization(world), "path": f"{organization(world)['key']}/0a1b/context.tar"}
+
+
+def stored(world):
+    values = named(world)
+    assert world.mine.put(f"{STORE}/{values['path']}", archive()).status == 200
+    return values
+
+
+def uploading(world):
+    values = named(world)
+    answer = world.mine.post(f"{STORE}/{values['path']}?uploads")
+    return {**values, "upload": re.search(rb"<UploadId>(\w+)<", answer.body)[1].decode()}
+
+
+NO_OBJECT = {"path": "no-such"}
 NO_KEY = {"key": "no-such"}
 
 
@@ -80,6 +112,14 @@ TABLE = {
     f"GET {BASE}/organizations/{{key}}": Entry(Ask(200, check=has("suspended", value=False)),
                                                Ask(404, at={"key": "no-such"}), given=organization),
     f"GET {BASE}/api-keys/current": Entry(Ask(200, check=has("permissions")), None),
+    f"GET {BASE}/object-storage/push-access": Entry(Ask(200, check=has("sessionToken")), None),
+    **{f"GET {STORE}{end}": Entry(Ask(200, "?list-type=2&prefix={key}/0a1b/", check=text("<KeyCount>1<")),
+                                  Ask(400, "?list-type=2&prefix=x"), given=stored, foreign=400) for end in ("", "/")},
+    f"GET {STORE}/{{path}}": Entry(Ask(405), Ask(400, at=NO_OBJECT), given=stored, foreign=400),
+    f"PUT {STORE}/{{path}}": Entry(Ask(200, body=archive()), Ask(400, body=b"no archive"), given=named, foreign=400),
+    f"POST {STORE}/{{path}}": Entry(Ask(200, "?uploads", check=text("<UploadId>")), Ask(400), given=named, foreign=400),
+    f"DELETE {STORE}/{{path}}": Entry(Ask(204, "?uploadId={upload}", check=empty), Ask(404, "?uploadId=none"),
+                                      given=uploading, foreign=400),
     f"POST {BOX}/fork": Entry(Ask(200, body={}, check=has("state", value="started")),
                               Ask(400, body={"name": "/"}), given=box),
     f"POST {BOX}/resize": Entry(Ask(200, body={"memory": 2}, check=has("memory", value=2)),

@@ -155,6 +155,8 @@ class Things:
 
 def without_request_id(body):
     """In the shape of our own API; the facades have others, which tell less."""
+    if body.startswith(b"<?xml"):
+        return re.sub(rb"<RequestId>.*</RequestId>", b"", body)
     answer = json.loads(body)
     if isinstance(answer.get("error"), dict):
         answer["error"].pop("request_id", None)
@@ -165,7 +167,7 @@ def without_request_id(body):
 
 def protocol_of(route):
     """Routes whose refusals have the same shape."""
-    return next((name for name in ("/daytona/toolbox", "/daytona", "/vercel", "/mcp", "/api") if route.startswith(name)), "E2B")
+    return next((name for name in ("/daytona/toolbox", "/daytona/object-storage/contexts", "/daytona", "/vercel", "/mcp", "/api") if route.startswith(name)), "E2B")
 
 
 def is_missing(body):

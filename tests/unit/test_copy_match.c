@@ -260,13 +260,32 @@ static void test_bad_manifest(void **state)
     atoll_copy_tree_free(t);
 }
 
+/* Manifests of several contexts, one after the other. */
+static void test_merged_manifests(void **state)
+{
+    static const char merged[] = FILE_LINE("a") DIR_LINE("b") FILE_LINE("b/c") FILE_LINE("d")
+        LINK_LINE("a", "d") FILE_LINE("b") DIR_LINE("d") FILE_LINE("d/e");
+    struct atoll_copy_match m;
+    struct atoll_copy_tree *t = NULL;
+    struct atoll_error err = {0};
+    char text[100];
+
+    (void)state;
+    assert_int_equal(atoll_copy_tree_parse(merged, strlen(merged), &t, &err), 0);
+    assert_int_equal(match(t, "COPY a b d/* /x/", &m, &err), 0);
+    describe(&m, text, sizeof(text));
+    assert_string_equal(text, "d> b>b d/e>e");
+    atoll_copy_match_done(&m);
+    assert_true(match(t, "COPY b/c /x", &m, &err) < 0);
+    atoll_copy_tree_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sources),
-        cmocka_unit_test(test_digest),
-        cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_bad_manifest),
+        cmocka_unit_test(test_sources),          cmocka_unit_test(test_digest),
+        cmocka_unit_test(test_patterns),         cmocka_unit_test(test_bad_manifest),
+        cmocka_unit_test(test_merged_manifests),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -64,7 +64,8 @@ static int start_parsed(const struct atoll_api_call *call, const struct atoll_da
                         struct atoll_error *err)
 {
     const char *colon = strchr(d->name, ':');
-    struct atoll_make_context context = {.name = "", .context = d->hashes ? d->hashes[0] : NULL};
+    struct atoll_make_context contexts[ATOLL_DAYTONA_CONTEXTS_MAX];
+    size_t count = 0;
     char name[65];
     struct atoll_make_request request = {
         .tenant = call->caller.tenant,
@@ -77,17 +78,16 @@ static int start_parsed(const struct atoll_api_call *call, const struct atoll_da
         .recipe = recipe,
         .source = "dockerfile",
         .definition = text,
-        .contexts = &context,
-        .context_count = context.context ? 1 : 0,
+        .contexts = contexts,
         .network = atoll_api_network_mode(call),
         .cpu_millis = d->cpu_millis,
         .memory_bytes = d->memory_bytes,
     };
 
     (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(d->name, ":"), d->name);
-    if (context.context && d->hashes[1])
-        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, ENOTSUP,
-                          "a build has at most one local context");
+    for (; d->hashes && d->hashes[count] && count < ATOLL_ARRAY_LEN(contexts); count++)
+        contexts[count] = (struct atoll_make_context){.name = "", .context = d->hashes[count]};
+    request.context_count = count;
     return atoll_make_start(call->engine, &request, NULL, err);
 }
 

@@ -35,7 +35,7 @@ static const struct size {
 #define AT(member) offsetof(struct atoll_daytona_create, member)
 static const struct atoll_field build_fields[] = {
     {"dockerfileContent", ATOLL_FIELD_STRING, AT(dockerfile), 1, 1024 * 1024, NULL, 0},
-    {"contextHashes", ATOLL_FIELD_STRINGS, AT(hashes), 0, 64, NULL, 0},
+    {"contextHashes", ATOLL_FIELD_STRINGS, AT(hashes), 0, ATOLL_DAYTONA_CONTEXTS_MAX, NULL, 0},
     ATOLL_FIELDS_TOLERANT,
     {0},
 };

@@ -5,6 +5,8 @@
 struct atoll_daytona_minutes {
     int64_t stop, pause, archive, destroy, ttl;
 };
+#define ATOLL_DAYTONA_CONTEXTS_MAX 64 /* of one build */
+
 struct atoll_daytona_create {
     const char *name, *snapshot, *user, *target, *addresses, *domains, *linked;
     const char *const *env;

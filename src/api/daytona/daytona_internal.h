@@ -32,6 +32,7 @@ struct atoll_daytona {
     struct atoll_list waiting; /* sandboxes that wait for their builds; control_build.c */
     struct atoll_list volumes; /* created and not mounted yet; volumes.c */
     size_t volume_count;
+    struct atoll_list uploads; /* in parts; storage_parts.c */
 };
 #define ATOLL_DAYTONA_VOLUMES_MAX 1024
 #define ATOLL_DAYTONA_TENANT_VOLUMES_MAX 64
@@ -179,6 +180,8 @@ ATOLL_DAYTONA_HANDLER(snapshot_deactivate);
 ATOLL_DAYTONA_HANDLER(snapshot_sandbox);
 ATOLL_DAYTONA_HANDLER(fork);
 ATOLL_DAYTONA_HANDLER(unsupported);
+/* storage.c */
+ATOLL_DAYTONA_HANDLER(push_access);
 /* volumes.c */
 ATOLL_DAYTONA_HANDLER(volume_list);
 ATOLL_DAYTONA_HANDLER(volume_get);

@@ -1,7 +1,7 @@
 /*
  * The control plane of Daytona, and the facade. docs/daytona.md has the same table.
  */
-#include "api/daytona/daytona_internal.h"
+#include "api/daytona/storage.h"
 
 #define BASE ATOLL_DAYTONA_BASE
 #define BOX BASE "/sandbox/{id}"
@@ -71,6 +71,8 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    SNAPSHOT "/build-logs-url", READ,  NONE, atoll_daytona_snapshot_logs_url, NULL},
     {ATOLL_GET,    SNAPSHOT "/build-logs",     READ,  NONE, atoll_daytona_snapshot_logs, NULL},
 
+    {ATOLL_GET,    BASE "/object-storage/push-access", WRITE, NONE, atoll_daytona_push_access, NULL},
+
     {ATOLL_GET,    BASE "/volumes",            READ,  NONE, atoll_daytona_volume_list, NULL},
     {ATOLL_POST,   BASE "/volumes",            WRITE, JSON, atoll_daytona_volume_create, NULL},
     {ATOLL_GET,    BASE "/volumes/by-name/{key}", READ, NONE, atoll_daytona_volume_get, NULL},
@@ -84,7 +86,8 @@ const struct atoll_routes atoll_daytona_control_routes = {
     ATOLL_DAYTONA_PARAM_COUNT};
 
 static const struct atoll_routes *const tables[] = {
-    &atoll_daytona_control_routes, &atoll_daytona_toolbox_routes, &atoll_daytona_git_routes, NULL};
+    &atoll_daytona_control_routes, &atoll_daytona_storage_routes, &atoll_daytona_toolbox_routes,
+    &atoll_daytona_git_routes, NULL};
 
 const struct atoll_facade atoll_daytona_facade = {.tables = tables,
                                                   .open = atoll_daytona_open,

@@ -7,6 +7,7 @@
 #include "api/api_internal.h"
 #include "api/daytona/builds.h"
 #include "api/daytona/socketio.h"
+#include "api/daytona/storage.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -155,6 +156,7 @@ void *atoll_daytona_open(struct atoll_api *api, const uint32_t *options ATOLL_UN
     atoll_list_init(&daytona->sockets);
     atoll_list_init(&daytona->waiting);
     atoll_list_init(&daytona->volumes);
+    atoll_list_init(&daytona->uploads);
     atoll_map_init(&daytona->activities);
     daytona->events = atoll_events_subscribe(api->config.engine, UINT64_MAX, on_event, daytona);
     if (api->config.loop)
@@ -170,6 +172,7 @@ void atoll_daytona_close(void *state)
     atoll_timer_cancel(&daytona->sweep);
     atoll_daytona_waiting_drop_all(daytona);
     atoll_daytona_volumes_done(daytona);
+    atoll_daytona_parts_done(daytona);
     daytona->events = atoll_events_unsubscribe(daytona->events);
     for (size_t pos = 0; (a = atoll_map_next(&daytona->activities, &pos));)
         free(a);

@@ -9,10 +9,9 @@
 #include "api/api_internal.h"
 #include "api/e2b/e2b_internal.h"
 #include "api/e2b/template_steps.h"
-#include "api/kit/body_pump.h"
+#include "api/kit/context_receive.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "engine/build/build.h"
 
 #define LINK_S 3600
 #define PURPOSE "e2b template files"
@@ -86,29 +85,6 @@ static void stored(void *arg, const struct atoll_error *error)
         atoll_api_reply_empty(call, 200);
 }
 
-static void write_archive(void *target, const uint8_t *bytes, size_t n, atoll_done_fn *done,
-                          void *done_arg)
-{
-    atoll_context_write(target, bytes, n, done, done_arg);
-}
-
-static void drop_archive(void *target)
-{
-    atoll_context_drop(target);
-}
-
-static void finish_archive(void *target, struct atoll_api_call *call)
-{
-    atoll_context_finish(target, NULL, stored, call);
-}
-
-static void ready(void *arg, struct atoll_context_upload *context, const struct atoll_error *error)
-{
-    static const struct atoll_body_sink sink = {write_archive, drop_archive, finish_archive};
-
-    atoll_body_pump_into(arg, &sink, context, error);
-}
-
 /* Fills call->caller with the tenant of the link. */
 static int admit(struct atoll_api_call *call, struct atoll_error *err)
 {
@@ -145,5 +121,5 @@ void atoll_e2b_template_upload(struct atoll_api_call *call, const uint8_t *body 
         return;
     }
     (void)snprintf(name, sizeof(name), ATOLL_E2B_FILES "%s", call->params.path);
-    atoll_context_open(call->engine, call->caller.tenant, name, ready, call);
+    atoll_context_receive(call, name, NULL, stored);
 }

@@ -51,6 +51,7 @@ struct atoll_make_context {
         *name; /* as `--from=NAME` has it, which comes before images; "": that of the build */
     const char *context; /* its name at atoll_context_open() */
 };
+/* Several contexts of one name are one tree: of files with the same path, the last one counts. */
 struct atoll_make_secret {
     const char *id; /* of `--mount=type=secret,id=…` */
     const void *bytes;

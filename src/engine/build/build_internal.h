@@ -15,7 +15,7 @@ struct atoll_make;
 /* Files that a build copies from: a context of the tenant. */
 struct atoll_make_source {
     char *name, *context;         /* owned; as in struct atoll_make_context */
-    char *layer;                  /* owned, held by the build; NULL until the build runs */
+    char *layer;                  /* owned, held by the build: a stack. NULL until the build runs */
     struct atoll_copy_tree *tree; /* owned; of its manifest */
 };
 

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "engine/build/build_internal.h"
 #include "engine/template/unpack.h"
+#include "sandbox/stack.h"
 
 /*
  * Contexts: an archive from a client, unpacked to a layer, with its manifest. They are rows of the cache of
@@ -153,24 +154,61 @@ void atoll_context_drop(struct atoll_context_upload *upload)
     free(upload);
 }
 
-int atoll_make_load_source(struct atoll_make *make, struct atoll_make_source *source,
-                           struct atoll_error *err)
+/* Appends what the cache has of a context. NOT_FOUND. */
+static int append_context(const struct atoll_make *make, const char *context,
+                          struct atoll_buf *manifest, struct atoll_buf *layers,
+                          struct atoll_error *err)
 {
     struct atoll_cached_step found;
     char key[65];
     int r;
 
-    key_of(source->context, key);
-    if (!is_name(source->context) || !atoll_steps_get(make->engine, make->tenant, key, &found))
+    key_of(context, key);
+    if (!is_name(context) || !atoll_steps_get(make->engine, make->tenant, key, &found))
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
-                          "there is no context %.128s: upload its files first", source->context);
-    r = atoll_copy_tree_parse(found.config, strlen(found.config), &source->tree, err);
+                          "there is no context %.128s: upload its files first", context);
+    r = atoll_buf_append(manifest, found.config, strlen(found.config));
     if (r == 0)
-        r = atoll_layers_hold(make->engine, found.layers, err);
+        r = atoll_buf_appendf(layers, "%s%s", atoll_buf_size(layers) > 0 ? " " : "", found.layers);
+    if (r < 0)
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG, "too many files");
+    return 0;
+}
+
+static int load(struct atoll_make *make, struct atoll_make_source *source,
+                struct atoll_buf *manifest, struct atoll_buf *layers, struct atoll_error *err)
+{
+    int r = 0;
+
+    for (struct atoll_make_source *s = make->sources; r == 0 && s <= source; s++)
+        if (strcmp(s->name, source->name) == 0)
+            r = append_context(make, s->context, manifest, layers, err);
+    if (r == 0)
+        r = atoll_copy_tree_parse(atoll_buf_str(manifest), atoll_buf_size(manifest), &source->tree,
+                                  err);
+    if (r == 0)
+        r = atoll_layers_hold(make->engine, atoll_buf_str(layers), err);
     if (r < 0)
         return r;
-    source->layer = strdup(found.layers);
+    source->layer = strdup(atoll_buf_str(layers));
     if (!source->layer)
         abort();
     return 0;
+}
+
+int atoll_make_load_source(struct atoll_make *make, struct atoll_make_source *source,
+                           struct atoll_error *err)
+{
+    struct atoll_buf manifest, layers;
+    int r;
+
+    for (size_t i = 0; i < make->source_count; i++)
+        if (&make->sources[i] > source && strcmp(make->sources[i].name, source->name) == 0)
+            return 0; /* the last one of the name has the files of all */
+    atoll_buf_init(&manifest, ATOLL_COPY_MANIFEST_MAX);
+    atoll_buf_init(&layers, ATOLL_STACK_CAP);
+    r = load(make, source, &manifest, &layers, err);
+    atoll_buf_done(&manifest);
+    atoll_buf_done(&layers);
+    return r;
 }

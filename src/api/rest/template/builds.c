@@ -7,11 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/fields.h"
-#include "api/kit/body_pump.h"
+#include "api/kit/context_receive.h"
 #include "api/kit/list_reply.h"
 #include "api/rest/requests.h"
 #include "api/rest/rest_internal.h"
-#include "engine/build/build.h"
 #include "engine/provider/providers.h"
 #include "image/dockerfile.h"
 
@@ -308,40 +307,17 @@ void atoll_rest_make_cancel(struct atoll_api_call *call, const uint8_t *body ATO
 
 /* --- contexts --- */
 
-static void write_context(void *target, const uint8_t *bytes, size_t n, atoll_done_fn *done,
-                          void *done_arg)
-{
-    atoll_context_write(target, bytes, n, done, done_arg);
-}
-
-static void drop_context(void *target)
-{
-    atoll_context_drop(target);
-}
-
 static bool is_digest(const char *name)
 {
     return strlen(name) == 64 && strspn(name, "0123456789abcdef") == 64;
 }
 
-static void finish_context(void *target, struct atoll_api_call *call)
-{
-    atoll_context_finish(target, is_digest(call->params.name) ? call->params.name : NULL,
-                         atoll_rest_done, call);
-}
-
-static void context_ready(void *arg, struct atoll_context_upload *upload,
-                          const struct atoll_error *error)
-{
-    static const struct atoll_body_sink sink = {write_context, drop_context, finish_context};
-
-    atoll_body_pump_into(arg, &sink, upload, error);
-}
-
 void atoll_rest_make_context_put(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                  size_t n ATOLL_UNUSED)
 {
-    atoll_context_open(call->engine, call->caller.tenant, call->params.name, context_ready, call);
+    const char *name = call->params.name;
+
+    atoll_context_receive(call, name, is_digest(name) ? name : NULL, atoll_rest_done);
 }
 
 void atoll_rest_make_context_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
