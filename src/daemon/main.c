@@ -379,6 +379,7 @@ static int open_tasks(struct daemon *d, struct atoll_error *err)
         .engine = d->engine,
         .registry = d->registry,
         .store = d->store,
+        .secrets = atoll_engine_secrets(d->engine),
         .state_fd = d->state_fd,
         .decode = atoll_rest_task_decode,
         .release = atoll_rest_task_release,

@@ -6,7 +6,6 @@
 #include "base/buf.h"
 #include "engine/json_memory.h"
 #include "engine/network/secrets.h"
-#include "store/secrets.h"
 #include "task/task_internal.h"
 
 /*
@@ -163,29 +162,18 @@ static int add_object(const struct atoll_task *task, struct words *w, const json
     return r;
 }
 
-/* A key: the tenant's secret of that name, or, for the operator's own tenant, the daemon's variable. */
+/* 1: it is there; 0: there is no such key. */
 static int add_key(const struct atoll_task *task, struct words *w, const char *name)
 {
     struct atoll_buf value;
-    struct atoll_error error;
-    const char *own;
-    int r = 0;
+    int r;
 
-    if (json_object_get(atoll_task_object(task, "env"), name))
-        return 1;
     atoll_buf_init_erasing(&value, ATOLL_SECRET_VALUE_MAX + 1);
-    if (atoll_store_secret_value(task->tasks->config.store, task->tenant, name, &value, &error) ==
-        0) {
-        r = add_variable(w, name, atoll_buf_str(&value));
-        atoll_buf_done(&value);
-        return r < 0 ? r : 1;
-    }
+    r = atoll_task_key_variable(task, name, &value);
+    if (r > 0 && atoll_buf_size(&value) > 0 && add_variable(w, name, atoll_buf_str(&value)) < 0)
+        r = -ENOMEM;
     atoll_buf_done(&value);
-    own = strcmp(task->tenant, ATOLL_OPERATOR_TENANT) == 0 ? getenv(name) : NULL;
-    if (!own || !*own)
-        return 0;
-    r = add_variable(w, name, own);
-    return r < 0 ? r : 1;
+    return r;
 }
 
 /* At least one of the agent's keys must be found, if it needs any. */

@@ -254,8 +254,10 @@ static void start(struct atoll_task_command *c, const struct atoll_task_command_
     argv[MARK_AT] = c->mark;
     memcpy(argv + MARK_AT + 1, request->argv, n * sizeof(*argv));
     atoll_engine_exec(c->task->tasks->config.engine, atoll_task_fact(c->task, "sandbox_id"),
-                      &(struct atoll_exec_start){
-                          .argv = argv, .env = request->env, .timeout_ms = request->timeout_ms},
+                      &(struct atoll_exec_start){.argv = argv,
+                                                 .env = request->env,
+                                                 .user = request->user,
+                                                 .timeout_ms = request->timeout_ms},
                       started, c);
     free(argv);
 }
@@ -276,7 +278,7 @@ void atoll_task_command_run(struct atoll_task *task,
     c->task = task;
     c->request = *request;
     c->request.argv = c->request.env = NULL;
-    c->request.shown = NULL;
+    c->request.shown = c->request.user = NULL;
     (void)snprintf(c->mark, sizeof(c->mark), "atoll-task.%s.%s.%u", task->id, request->name,
                    task->attempt);
     atoll_buf_init(&c->partial[ATOLL_STREAM_STDOUT], PARTIAL_MAX + 1);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "engine/artifact/artifacts.h"
+#include "engine/network/secrets.h"
 #include "git/git.h"
 #include "git/porcelain.h"
 #include "git/url.h"
@@ -77,12 +78,35 @@ bool atoll_task_host(const struct atoll_task *task, char out[static ATOLL_TASK_H
     return host && (size_t)snprintf(out, ATOLL_TASK_HOST_MAX, "%s", host + 3) < ATOLL_TASK_HOST_MAX;
 }
 
-/* host: the only server that gets them, since the agent could have changed the remote. */
-static struct atoll_git_credentials credentials_of(const struct atoll_task *task, const char *host)
+/* The secret that has the password, if the request has none. */
+static const char *password_secret(const struct atoll_task *task)
 {
-    return (struct atoll_git_credentials){.username = repo_text(task, "username"),
-                                          .password = repo_text(task, "password"),
-                                          .host = host};
+    const char *given = repo_text(task, "secret");
+    char host[ATOLL_TASK_HOST_MAX];
+
+    return given                                                            ? given
+           : atoll_task_host(task, host) && strcmp(host, "github.com") == 0 ? "GITHUB_TOKEN"
+                                                                            : NULL;
+}
+
+/* Runs git with the credentials of the repository. host: the only server that gets them, since the agent
+ * could have changed the remote. */
+static void run_git_as_user(struct atoll_task *task, const struct atoll_git_request *request,
+                            const char *host, atoll_git_fn *done)
+{
+    const char *username = repo_text(task, "username"), *password = repo_text(task, "password");
+    const char *secret = password ? NULL : password_secret(task);
+    struct atoll_git_request with = *request;
+    struct atoll_buf value;
+
+    atoll_buf_init_erasing(&value, ATOLL_SECRET_VALUE_MAX + 1);
+    if (secret && atoll_task_key_value(task, secret, &value)) {
+        password = atoll_buf_str(&value);
+        username = username ? username : "x-access-token"; /* what GitHub expects with a token */
+    }
+    with.credentials = (struct atoll_git_credentials){username, password, host};
+    run_git(task, &with, done);
+    atoll_buf_done(&value);
 }
 
 /* Whether another try may succeed; then it is made later. */
@@ -133,17 +157,17 @@ static void clone_now(struct atoll_task *task)
 {
     const char *url = is_uploaded(task) ? ATOLL_TASK_BUNDLE : repo_text(task, "url");
 
-    run_git(task,
-            &(struct atoll_git_request){
-                .op = ATOLL_GIT_CLONE,
-                .url = url,
-                .path = ".",
-                .ref = repo_text(task, "branch"),
-                .commit = repo_text(task, "commit"),
-                .depth = (uint32_t)json_integer_value(json_object_get(repo_of(task), "depth")),
-                .credentials = credentials_of(task, NULL),
-            },
-            cloned);
+    run_git_as_user(
+        task,
+        &(struct atoll_git_request){
+            .op = ATOLL_GIT_CLONE,
+            .url = url,
+            .path = ".",
+            .ref = repo_text(task, "branch"),
+            .commit = repo_text(task, "commit"),
+            .depth = (uint32_t)json_integer_value(json_object_get(repo_of(task), "depth")),
+        },
+        NULL, cloned);
 }
 
 static void emptied(struct atoll_task *task, const struct atoll_exec_result *result ATOLL_UNUSED,
@@ -411,22 +435,51 @@ static void bundle(struct atoll_task *task)
                                      .name = "bundle", .argv = argv, .done = bundled});
 }
 
-void atoll_task_push(struct atoll_task *task)
+static void push_now(struct atoll_task *task)
 {
     char host[ATOLL_TASK_HOST_MAX] = "";
 
     (void)atoll_task_host(task, host);
+    run_git_as_user(task,
+                    &(struct atoll_git_request){.op = ATOLL_GIT_PUSH,
+                                                .remote = "origin",
+                                                .ref = atoll_task_fact(task, "branch"),
+                                                .set_upstream = true},
+                    *host ? host : NULL, pushed);
+}
+
+static void alone(struct atoll_task *task, const struct atoll_exec_result *result ATOLL_UNUSED,
+                  const char *tail ATOLL_UNUSED, const struct atoll_error *error)
+{
+    if (error)
+        atoll_task_step_done(task, error);
+    else
+        push_now(task);
+}
+
+/* Ends what the agent has left: it could read the credentials in the memory of git. Only where the
+ * sandbox's own agent is PID 1, which no process inside can kill. */
+static void push_alone(struct atoll_task *task)
+{
+    static const char *const argv[] = {"/bin/sh", "-c", "kill -9 -1", NULL};
+    const char *provider = atoll_task_fact(task, "provider");
+    char name[32];
+
+    (void)snprintf(name, sizeof(name), "alone%u", task->tries);
+    if (strcmp(provider, "native") == 0 || strcmp(provider, "gvisor") == 0)
+        atoll_task_command_run(
+            task, &(struct atoll_task_command_request){
+                      .name = name, .argv = argv, .user = "root", .quiet = true, .done = alone});
+    else
+        push_now(task);
+}
+
+void atoll_task_push(struct atoll_task *task)
+{
     if (!*atoll_task_fact(task, "commit") || json_is_false(atoll_task_object(task, "push")))
         atoll_task_step_done(task, NULL);
     else if (is_uploaded(task))
         bundle(task);
     else
-        run_git(
-            task,
-            &(struct atoll_git_request){.op = ATOLL_GIT_PUSH,
-                                        .remote = "origin",
-                                        .ref = atoll_task_fact(task, "branch"),
-                                        .set_upstream = true,
-                                        .credentials = credentials_of(task, *host ? host : NULL)},
-            pushed);
+        push_alone(task);
 }

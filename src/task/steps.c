@@ -294,6 +294,9 @@ static int create_sandbox(struct atoll_task *task, struct atoll_error *err)
     sandbox = sandbox ? sandbox : json_object();
     if (r == 0) {
         add_network(task, agent, sandbox);
+        r = atoll_task_keys_plan(task, agent, sandbox, err);
+    }
+    if (r == 0) {
         r = config->decode(sandbox, &create.sandbox, &hold, err);
     }
     if (r == 0)

@@ -23,6 +23,7 @@ struct atoll_tasks_config {
     struct atoll_engine *engine;     /* borrowed, like the others */
     struct atoll_registry *registry; /* its agents and environments */
     struct atoll_store *store;
+    struct atoll_secrets *secrets;
     int state_fd; /* of the state directory; logs are in tasks/ */
     /* Decodes the member "sandbox" of a request. *ret borrows from *ret_hold until release(). */
     int (*decode)(const json_t *sandbox, struct atoll_options *ret, void **ret_hold,

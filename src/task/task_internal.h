@@ -106,6 +106,7 @@ struct atoll_task_command_request {
     const char *name;        /* unique in the task: part of the mark */
     const char *const *argv; /* NULL-terminated; copied */
     const char *const *env;  /* or NULL; copied, and erased when it is started */
+    const char *user;        /* NULL: the sandbox's */
     uint32_t timeout_ms;     /* 0: none */
     uint32_t stall_ms;       /* killed when it prints nothing for so long; 0: never */
     const char *shown;       /* in the log when it is started; NULL: it is not shown */
@@ -163,6 +164,19 @@ void atoll_task_strings_free(char **strings); /* erases them; accepts NULL */
 /* Takes what the agent's rules find in one line of its output into the facts. */
 void atoll_task_agent_line(struct atoll_task *task, const json_t *agent, const char *line,
                            size_t n);
+
+/* keys.c: keys of agents */
+/* Adds header rules to the network of the sandbox, as a request of POST /api/sandboxes: the keys that they
+ * put into requests need not be inside. FAILED_PRECONDITION: the task wants that, and it cannot be. */
+int atoll_task_keys_plan(struct atoll_task *task, const json_t *agent, json_t *sandbox,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Appends what the agent gets as this variable; nothing if "env" of the task has it. Returns 1 if there is
+ * such a key, 0 if not. The caller erases the buffer. */
+int atoll_task_key_variable(const struct atoll_task *task, const char *name,
+                            struct atoll_buf *out) ATOLL_MUST_CHECK;
+/* Appends the value of a key. False: there is no such key. */
+bool atoll_task_key_value(const struct atoll_task *task, const char *name,
+                          struct atoll_buf *out) ATOLL_MUST_CHECK;
 
 /* log.c */
 int atoll_task_log_open(struct atoll_task *task, struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -10,7 +10,7 @@
 #define WEEK_S (7.0 * 24 * 3600)
 
 struct repo {
-    const char *url, *branch, *commit, *username, *password;
+    const char *url, *branch, *commit, *username, *password, *secret;
     uint32_t depth;
     bool upload;
 };
@@ -22,6 +22,7 @@ static const struct atoll_field repo_fields[] = {
     {"commit", ATOLL_FIELD_STRING, AT(commit), 1, 64, NULL, 0},
     {"username", ATOLL_FIELD_STRING, AT(username), 1, 255, NULL, 0},
     {"password", ATOLL_FIELD_STRING, AT(password), 1, 4096, NULL, 0},
+    {"secret", ATOLL_FIELD_STRING, AT(secret), 1, 64, NULL, 0},
     {"depth", ATOLL_FIELD_U32, AT(depth), 1, 1e9, NULL, 0},
     {"upload", ATOLL_FIELD_BOOL, AT(upload), 0, 0, NULL, 0},
     {0},
@@ -44,7 +45,7 @@ static const struct atoll_field commit_fields[] = {
 
 struct request {
     const char *instruction, *agent, *agent_name, *model, *system_prompt, *resume;
-    const char *environment, *sandbox_id, *branch, *setup, *check, *cleanup;
+    const char *environment, *sandbox_id, *branch, *setup, *check, *cleanup, *keys;
     const json_t *sandbox, *repo, *timeout, *stall;
     const char *const *env, *const *patterns;
     bool push, capture, capture_ignored, auto_cleanup;
@@ -69,6 +70,7 @@ static const struct atoll_field fields[] = {
     TEXT("setup", setup, 16384),
     TEXT("check", check, 16384),
     TEXT("cleanup", cleanup, 16),
+    TEXT("keys", keys, 16),
     {"sandbox", ATOLL_FIELD_JSON, AT(sandbox), 0, 0, NULL, 0},
     {"repo", ATOLL_FIELD_JSON, AT(repo), 0, 0, NULL, 0},
     {"env", ATOLL_FIELD_ENV, AT(env), 0, 0, NULL, 0},
@@ -153,19 +155,27 @@ static int check_sandbox(const struct request *q, struct atoll_error *err)
     return r < 0 ? atoll_wrap(err, "sandbox") : 0;
 }
 
+static const char *const cleanups[] = {"always", "success", "never", NULL};
+static const char *const places[] = {"egress", "environment", NULL};
+
+static bool is_one_of(const char *text, const char *const *words)
+{
+    while (text && *words && strcmp(text, *words) != 0)
+        words++;
+    return !text || *words;
+}
+
 static int check_request(struct atoll_body *body, const struct request *q, struct atoll_error *err)
 {
-    static const char *const cleanups[] = {"always", "success", "never"};
-    bool known = !q->cleanup;
-
-    for (size_t i = 0; !known && i < ATOLL_ARRAY_LEN(cleanups); i++)
-        known = strcmp(q->cleanup, cleanups[i]) == 0;
     if (!q->instruction)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "instruction is missing: what the agent is to do, a text");
-    if (!known)
+    if (!is_one_of(q->cleanup, cleanups))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "cleanup must be \"always\", \"success\" or \"never\"");
+    if (!is_one_of(q->keys, places))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "keys must be \"egress\" or \"environment\"");
     if (check_seconds(q->timeout, "timeoutSeconds", err) < 0 ||
         check_seconds(q->stall, "stallSeconds", err) < 0 || check_repo(body, q->repo, err) < 0 ||
         (q->patterns && atoll_artifacts_check(q->patterns, err) < 0))

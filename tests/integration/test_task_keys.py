@@ -1,0 +1,148 @@
+"""Keys of agents: found as secrets or in the daemon's environment, and kept outside of the sandbox."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from daemons import ROOT
+from git_server import PASSWORD, USER, GitServer, git
+from networks import FAR, Page, Web, networked
+from rest import Rest
+
+GIT_PORT = 8080
+OWN = "canary-of-the-daemon-51c2"
+KEYS = {
+    "ANTHROPIC_API_KEY": ("api.anthropic.com", "x-api-key", ""),
+    "CLAUDE_CODE_OAUTH_TOKEN": ("api.anthropic.com", "Authorization", "Bearer "),
+    "OPENAI_API_KEY": ("api.openai.com", "Authorization", "Bearer "),
+    "GEMINI_API_KEY": ("generativelanguage.googleapis.com", "x-goog-api-key", ""),
+    "AI_GATEWAY_API_KEY": ("ai-gateway.vercel.sh", "Authorization", "Bearer "),
+    "GITHUB_TOKEN": ("api.github.com", "Authorization", "Bearer "),
+}
+# Asks the server of a key, and says what it has of the key itself.
+AGENT = """environment: Bash
+command: [/bin/sh, -ec, "{instruction}"]
+keys: [%s]
+hosts: [%s]
+""" % (", ".join(KEYS), ", ".join(sorted({domain for domain, _, _ in KEYS.values()})))
+
+
+class Noting(Page):
+    def do_GET(self):
+        self.server.headers.append(dict(self.headers))
+        super().do_GET()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    registry = tmp_path_factory.mktemp("registry") / "registry"
+    shutil.copytree(ROOT / "registry", registry)
+    (registry / "agents" / "asking.yaml").write_text(AGENT)
+    with networked(ATOLL_REGISTRY=str(registry), OPENAI_API_KEY=OWN) as daemon:
+        domains = sorted({domain for domain, _, _ in KEYS.values()})
+        with (daemon.networks.directory / "hosts").open("a") as hosts:
+            hosts.writelines(f"{FAR[5]} {domain}\n" for domain in domains)
+        daemon.web = Web(daemon.networks.far.listen(FAR[5], 443), "model", daemon.networks.authority.certificate(*domains))
+        daemon.web.RequestHandlerClass = Noting
+        daemon.web.headers = []
+        daemon.rest = Rest(daemon.socket)
+        yield daemon
+        daemon.web.close()
+
+
+def run(world, name, **more):
+    del world.web.headers[:]
+    task = world.rest.call("POST", "/api/tasks", {
+        "agent": "asking", "autoCleanup": True, "instruction": f"curl -sf https://{KEYS[name][0]}/; echo key=${name}",
+        **more}, wait="true").json
+    assert task["state"] == "succeeded", task
+    return task
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_stays_outside(world, name):
+    domain, header, before = KEYS[name]
+    value = f"canary-{name.lower()}-88ab"
+    if name == "OPENAI_API_KEY":
+        value = OWN  # in the environment of the daemon
+    else:
+        assert world.rest.post("/api/secrets", {"name": name, "value": value}).status == 201
+    task = run(world, name)
+    assert name in task["keys_outside"] and task["output"].endswith("key=kept-outside-by-atoll\n"), task
+    sent = {key.lower(): text for key, text in world.web.headers[0].items()}
+    assert sent["host"] == domain and sent[header.lower()] == before + value
+    # By choice, the agent has it.
+    task = run(world, name, keys="environment")
+    assert "keys_outside" not in task and task["output"].endswith(f"key={value}\n"), task
+    if name != "OPENAI_API_KEY":
+        assert world.rest.delete(f"/api/secrets/{name}").status == 204
+
+
+def test_where_a_key_cannot_stay_outside(world):
+    answer = world.rest.call("POST", "/api/tasks", {"agent": "asking", "instruction": "true", "keys": "egress",
+                                                    "autoCleanup": True, "sandbox": {"networkMode": "none"}}, wait="true")
+    assert answer.json["state"] == "failed" and "needs a sandbox of the provider native" in answer.json["error"]["message"]
+    task = run(world, "OPENAI_API_KEY", env={"OPENAI_BASE_URL": "https://api.openai.com/"})
+    assert task["output"].endswith(f"key={OWN}\n")  # the agent may ask another server
+    assert world.rest.call("POST", "/api/tasks", {"instruction": "x", "keys": "here"}).status == 400
+
+
+HOSTILE = r"""python3 - <<'END'
+import os, re
+found = set()
+want = re.compile(b'ss w0[r]d:')
+def look(path, name, size=1 << 20, at=0):
+    try:
+        with open(path, 'rb', 0) as file:
+            file.seek(at)
+            if want.search(file.read(size)): found.add(name)
+    except (OSError, ValueError, OverflowError): pass
+for top in ('/work', '/home', '/tmp', '/etc', '/root', '/var', '/run', '/dev/shm'):
+    for at, _, names in os.walk(top):
+        for name in names:
+            path = os.path.join(at, name)
+            if os.path.isfile(path): look(path, path)
+for pid in filter(str.isdigit, os.listdir('/proc')):
+    if int(pid) == os.getpid(): continue
+    look(f'/proc/{pid}/environ', f'environment of {pid}')
+    try: maps = open(f'/proc/{pid}/maps').read().splitlines()
+    except OSError: continue
+    for line in maps:
+        low, high = (int(n, 16) for n in line.split()[0].split('-'))
+        if 'rw' in line and high - low < 1 << 26: look(f'/proc/{pid}/mem', f'memory of {pid}', high - low, low)
+print('found', sorted(found))
+END
+"""
+
+
+def test_a_hostile_repository_does_not_find_the_password(world):
+    """The agent, a process that it leaves, and hooks of the repository search files and memory; where the password is
+    planted, they find it."""
+    directory = world.networks.directory
+    (directory / "git").mkdir()
+    server = GitServer(world.networks.far.listen(FAR[0], GIT_PORT), directory / "git")
+    server.make("private")
+    assert world.rest.post("/api/secrets", {"name": "push-password", "value": PASSWORD}).status == 201
+    hooks = "mkdir -p .git/hooks; for h in pre-push pre-commit; do cp /tmp/search .git/hooks/$h; done; chmod +x .git/hooks/*"
+    left = "(setsid sh -c 'while :; do sh /tmp/search; done' </dev/null >/dev/null 2>&1 &)"
+    task = world.rest.call("POST", "/api/tasks", {
+        "agent": "shell", "branch": "hostile", "cleanup": "never", "sandbox": {"network": {"mode": "bridge"}},
+        "repo": {"url": f"http://one.test:{GIT_PORT}/private.git", "username": USER, "secret": "push-password"},
+        "instruction": f"cat > /tmp/search <<'OUTER'\n#!/bin/sh\n(\n{HOSTILE}\n) >> /tmp/found.txt\nOUTER\n{hooks}\n{left}\n"
+                       f"echo 1 > new\n{HOSTILE}"}, wait="true").json
+    assert task["state"] == "succeeded" and task["pushed"], task
+    assert task["output"] == "found []\n", task["output"]
+    box = task["sandbox_id"]
+    found = world.rest.call("GET", f"/api/sandboxes/{box}/files", path="/tmp/found.txt").body.decode().splitlines()
+    assert found and set(found) == {"found []"}, found
+    # What the agent has left was ended before git had the password.
+    left = world.rest.post(f"/api/sandboxes/{box}/execs?wait=true", {"cmd": ["pgrep", "-f", "[/]tmp/search"]})
+    assert left.json["result"]["exit_code"] == 1, left.body
+    world.rest.delete(f"/api/sandboxes/{box}")
+    # The control: what is there is found.
+    planted = f"echo '{PASSWORD}' > /tmp/planted; X='{PASSWORD}' sleep 100 & \n{HOSTILE}"
+    task = world.rest.call("POST", "/api/tasks", {"agent": "shell", "autoCleanup": True, "instruction": planted},
+                           wait="true").json
+    assert "/tmp/planted" in task["output"] and "memory of" in task["output"], task
+    server.close()
