@@ -167,7 +167,7 @@ static void fail_with(struct atoll_api_call *call, int status, const struct atol
     atoll_metric_add(ATOLL_METRIC_ERRORS, ATOLL_LABELS(atoll_error_kind_name(error->kind)), 1);
     if (status == 500)
         log_internal(call, error);
-    if (status == 401 && call->req)
+    if (status == 401 && call->req && !(call->protocol && call->protocol->challenges))
         (void)atoll_http_set_header(call->req, "WWW-Authenticate", "Bearer");
     if (call->req && (status == 429 || error->retry_ms > 0)) {
         unsigned told_s = ((unsigned)error->retry_ms + 999) / 1000;

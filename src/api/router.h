@@ -37,6 +37,7 @@ struct atoll_protocol {
     int (*admit)(struct atoll_api_call *call, struct atoll_error *err);
     bool takes_slashes; /* accept encoded slashes in a parameter */
     bool shows_ended;   /* its routes answer for ended sandboxes as well: call->ended */
+    bool challenges;    /* fail() writes WWW-Authenticate itself */
 };
 
 /* A parameter in the path of a route. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/rand.h"
 #include "cli/client.h"
 
@@ -12,6 +13,7 @@
  * the lines of their answers are written whole.
  */
 #define RUNNING_MAX 64
+#define AGAIN_S 1 /* before the daemon is tried again */
 
 struct options {
     struct atoll_cli_common common;
@@ -31,6 +33,8 @@ struct server {
     pthread_mutex_t lock; /* of the rest, and of standard output */
     pthread_cond_t ended;
     unsigned running;
+    bool listens; /* a thread waits for the daemon's own messages */
+    bool closing;
 };
 
 struct request {
@@ -133,6 +137,52 @@ static void send(struct request *r)
     atoll_cli_done(&own);
 }
 
+/* The daemon's own messages, such as those about subscriptions, until the session ends. If the connection breaks,
+ * the daemon keeps them for the next one. */
+static void *listen_for_messages(void *arg)
+{
+    struct server *server = arg;
+    struct request r = {.server = server};
+    const struct atoll_http_transfer transfer = {
+        .write = take_bytes,
+        .accept = "text/event-stream",
+        .arg = &r,
+    };
+    struct atoll_cli own;
+    struct atoll_error error;
+    bool closing = false;
+
+    while (!closing) {
+        atoll_cli_init(&own);
+        own.verb = server->cli->verb;
+        own.ca_file = server->cli->ca_file;
+        atoll_cli_set_timeout(&own, -1);
+        atoll_buf_init(&r.line_out, ATOLL_LINK_REPLY_MAX);
+        if (atoll_cli_stream(&own, "GET", server->target, &transfer, NULL, &error) < 0)
+            (void)sleep(AGAIN_S);
+        atoll_buf_done(&r.line_out);
+        atoll_cli_done(&own);
+        (void)pthread_mutex_lock(&server->lock);
+        closing = server->closing;
+        (void)pthread_mutex_unlock(&server->lock);
+    }
+    return NULL;
+}
+
+/* A client of a version with a handshake has ended it: from now on the daemon may have messages. */
+static void start_listening(struct server *server, const char *line, size_t n)
+{
+    ATOLL_AUTOJSON json_t *message = json_loadb(line, n, 0, NULL);
+    const char *method = json_string_value(json_object_get(message, "method"));
+    pthread_t thread;
+
+    if (server->listens || !method || strcmp(method, "notifications/initialized") != 0)
+        return;
+    server->listens = pthread_create(&thread, NULL, listen_for_messages, server) == 0;
+    if (server->listens)
+        (void)pthread_detach(thread);
+}
+
 static void *run_request(void *arg)
 {
     struct request *r = arg;
@@ -185,13 +235,14 @@ static int start_request(struct server *server, const char *line, size_t n, stru
 
 static int serve(struct atoll_cli *cli, struct atoll_error *err)
 {
-    struct server server = {.cli = cli};
+    static struct server server; /* the thread that listens may live until the process ends */
     uint8_t random[16];
     size_t cap = 0, at;
     char *line = NULL;
     ssize_t n;
     int r = 0;
 
+    server.cli = cli;
     (void)pthread_mutex_init(&server.lock, NULL);
     (void)pthread_cond_init(&server.ended, NULL);
     atoll_rand_bytes(random, sizeof(random));
@@ -201,11 +252,16 @@ static int serve(struct atoll_cli *cli, struct atoll_error *err)
     while (r == 0 && (n = getline(&line, &cap, stdin)) >= 0) {
         size_t len = strcspn(line, "\r\n");
 
-        if (len > 0)
-            r = start_request(&server, line, ATOLL_MIN(len, (size_t)n), err);
+        if (len == 0)
+            continue;
+        start_listening(&server, line, ATOLL_MIN(len, (size_t)n));
+        r = start_request(&server, line, ATOLL_MIN(len, (size_t)n), err);
     }
     free(line);
     wait_for(&server, 0);
+    (void)pthread_mutex_lock(&server.lock);
+    server.closing = true;
+    (void)pthread_mutex_unlock(&server.lock);
     if (r == 0)
         r = atoll_cli_call(cli, "DELETE", server.target, NULL, NULL, err);
     return r < 0 ? r : ATOLL_CLI_OK;

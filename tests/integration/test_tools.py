@@ -5,6 +5,7 @@ import json
 
 import pytest
 from daemons import wait_until
+from mcp_client import Mcp
 from rest import Rest
 
 
@@ -148,32 +149,6 @@ def test_unknown_tool_and_sandbox(rest, box):
 
 
 # MCP.
-
-class Mcp:
-    def __init__(self, rest, session=None):
-        self.rest, self.session, self.count = rest, session, 0
-
-    def post(self, message, **headers):
-        if self.session:
-            headers["Mcp-Session-Id"] = self.session
-        return self.rest.call("POST", "/mcp", message, headers)
-
-    def ask(self, method, **params):
-        self.count += 1
-        answer = self.post({"jsonrpc": "2.0", "id": self.count, "method": method, "params": params})
-        assert answer.json["id"] == self.count, answer.body
-        return answer.json
-
-    def tool(self, tool, /, **arguments):
-        return self.ask("tools/call", name=tool, arguments=arguments)["result"]
-
-    def begin(self):
-        answer = self.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}})
-        self.session = answer.headers["Mcp-Session-Id"]
-        assert self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}).status == 202
-        return answer.json["result"]
-
 
 @pytest.fixture
 def mcp(rest):

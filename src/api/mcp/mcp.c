@@ -4,6 +4,7 @@
 #include <string.h>
 #include "api/api_internal.h"
 #include "api/errors.h"
+#include "api/kit/origin.h"
 #include "api/kit/sse.h"
 #include "api/mcp/mcp_internal.h"
 #include "base/rand.h"
@@ -21,37 +22,41 @@ static const char instructions[] =
 
 /* Answers. */
 
-static void request_free(struct atoll_mcp_request *req)
+void atoll_mcp_request_free(struct atoll_mcp_request *req)
 {
     atoll_mcp_message_done(&req->message);
     json_decref(req->args);
     free(req);
 }
 
+static void send_whole(struct atoll_api_call *call, int status, const char *text)
+{
+    call->state = NULL;
+    call->on_gone = NULL;
+    if (!call->req)
+        atoll_api_drop(call);
+    else if (!text)
+        atoll_api_abort(call, "out of memory");
+    else
+        atoll_api_reply_text(call, status, "application/json", text, strlen(text));
+}
+
 /* Sends the envelope, as the whole answer or as the last event. */
 static void send(struct atoll_mcp_request *req, int status, json_t *envelope)
 {
     struct atoll_api_call *call = req->call;
+    struct atoll_mcp_stream *stream = req->stream;
+    bool abandoned = req->abandoned;
     char *text = envelope ? json_dumps(envelope, JSON_COMPACT) : NULL;
-    bool streams = req->streams;
-    struct atoll_buf buf;
 
     json_decref(envelope);
-    request_free(req);
-    call->state = NULL;
-    call->on_gone = NULL;
-    if (!call->req) {
-        atoll_api_drop(call);
-    } else if (!text) {
-        atoll_api_abort(call, "out of memory");
-    } else if (streams) {
-        atoll_buf_init(&buf, strlen(text) + 1);
-        if (atoll_buf_appends(&buf, text) == 0)
-            (void)!atoll_sse_write(call->req, "message", NULL, &buf);
-        atoll_buf_done(&buf);
-        atoll_api_end(call);
-    } else {
-        atoll_api_reply_text(call, status, "application/json", text, strlen(text));
+    atoll_mcp_request_free(req);
+    if (!call && !abandoned) {
+        if (text)
+            atoll_mcp_stream_send(stream, text);
+        atoll_mcp_stream_end(stream);
+    } else if (call) {
+        send_whole(call, status, text);
     }
     free(text);
 }
@@ -111,6 +116,19 @@ void atoll_mcp_fail(struct atoll_mcp_request *req, const struct atoll_error *err
     atoll_mcp_refuse(req, code, "%s", error->text);
 }
 
+/* Where the client can read how it gets access (RFC 9728 section 5.1). */
+static void challenge(struct atoll_api_call *call)
+{
+    char origin[ATOLL_ORIGIN_MAX], text[ATOLL_ORIGIN_MAX + 100];
+
+    atoll_origin(call->api, call->req, origin);
+    (void)snprintf(text, sizeof(text),
+                   "Bearer resource_metadata=\"%s/.well-known/oauth-protected-resource/mcp\"",
+                   origin);
+    if (atoll_http_set_header(call->req, "WWW-Authenticate", text) < 0)
+        (void)!atoll_http_set_header(call->req, "WWW-Authenticate", "Bearer");
+}
+
 /* A request that was refused before its handler: without a key, or too large. */
 static void fail(struct atoll_api_call *call, int status, const struct atoll_error *error)
 {
@@ -120,7 +138,7 @@ static void fail(struct atoll_api_call *call, int status, const struct atoll_err
 
     json_decref(envelope);
     if (status == 401 && call->req)
-        (void)!atoll_http_set_header(call->req, "WWW-Authenticate", "Bearer");
+        challenge(call);
     atoll_api_reply_text(call, status, "application/json", text ? text : "{}",
                          text ? strlen(text) : 2);
     free(text);
@@ -170,6 +188,7 @@ static void destroyed(void *arg, const struct atoll_error *error ATOLL_UNUSED)
 static void end_session(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                         size_t n ATOLL_UNUSED)
 {
+    struct atoll_mcp *mcp = atoll_api_facade_state(call->api, &atoll_mcp_facade);
     char session[ATOLL_MCP_SESSION_LEN + 1], name[64];
     struct atoll_sandbox *sandbox;
     struct atoll_sandbox_view view;
@@ -181,6 +200,7 @@ static void end_session(struct atoll_api_call *call, const uint8_t *body ATOLL_U
         atoll_api_fail(call, &error);
         return;
     }
+    (void)atoll_mcp_session_free(atoll_mcp_session_find(mcp, call->caller.tenant, session));
     atoll_mcp_sandbox_name(session, name);
     sandbox = atoll_engine_find_name(call->engine, call->caller.tenant, name);
     if (!sandbox) {
@@ -191,11 +211,68 @@ static void end_session(struct atoll_api_call *call, const uint8_t *body ATOLL_U
     atoll_engine_destroy(call->engine, view.id, "the end of an MCP session", destroyed, call);
 }
 
+/* The stream of the daemon's own messages, or one that the client resumes. */
+static void get_stream(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                       size_t n ATOLL_UNUSED)
+{
+    struct atoll_mcp *mcp = atoll_api_facade_state(call->api, &atoll_mcp_facade);
+    struct atoll_mcp_session *session = NULL;
+    char id[ATOLL_MCP_SESSION_LEN + 1];
+    struct atoll_error error;
+    const char *last = atoll_http_header(call->req, "last-event-id");
+    bool known = take_session(call, id);
+    int r;
+
+    if (known &&
+        (!*id || !atoll_sse_wanted(call->req) || atoll_http_method(call->req) == ATOLL_HEAD)) {
+        (void)atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                         "GET is for the event stream of a session: send Mcp-Session-Id, and "
+                         "Accept: text/event-stream");
+        (void)!atoll_http_set_header(call->req, "Allow", "POST, DELETE");
+        fail(call, 405, &error);
+        return;
+    }
+    r = known ? 0
+              : atoll_fail(&error, ATOLL_ERR_NOT_FOUND, ENOENT,
+                           "this session does not exist: initialize a new one");
+    if (r == 0 && last)
+        session = atoll_mcp_session_find(mcp, call->caller.tenant, id);
+    if (r == 0 && last && !session)
+        r = atoll_fail(&error, ATOLL_ERR_NOT_FOUND, ENOENT,
+                       "the events after %.40s are not kept any more: call again", last);
+    if (r == 0 && !last)
+        r = atoll_mcp_session_get(mcp, call->api, call->caller.tenant, id, &session, &error);
+    if (r == 0)
+        r = atoll_mcp_session_attach(session, call, last, &error);
+    if (r < 0)
+        atoll_api_fail(call, &error);
+}
+
+/* How clients get access, for those that look for OAuth (RFC 9728): with a key of Atoll. */
+static void metadata(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                     size_t n ATOLL_UNUSED)
+{
+    char origin[ATOLL_ORIGIN_MAX], resource[ATOLL_ORIGIN_MAX + 8];
+    json_t *answer;
+    char *text;
+
+    atoll_origin(call->api, call->req, origin);
+    (void)snprintf(resource, sizeof(resource), "%s/mcp", origin);
+    answer = json_pack("{s:s, s:s, s:[], s:[s]}", "resource", resource, "resource_name",
+                       "Atoll sandboxes: the bearer token is an API key of Atoll",
+                       "authorization_servers", "bearer_methods_supported", "header");
+    text = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
+    json_decref(answer);
+    send_whole(call, 200, text);
+    free(text);
+}
+
 /* Methods. */
 
 static json_t *capabilities(void)
 {
-    return json_pack("{s:{s:b}, s:{}}", "tools", "listChanged", 0, "resources");
+    return json_pack("{s:{s:b}, s:{s:b, s:b}}", "tools", "listChanged", 0, "resources", "subscribe",
+                     1, "listChanged", 0);
 }
 
 static json_t *server_info(void)
@@ -249,6 +326,9 @@ static const struct {
     {"resources/list", atoll_mcp_resources_list},
     {"resources/templates/list", atoll_mcp_resource_templates},
     {"resources/read", atoll_mcp_resources_read},
+    {"resources/subscribe", atoll_mcp_subscribe},
+    {"resources/unsubscribe", atoll_mcp_unsubscribe},
+    {"subscriptions/listen", atoll_mcp_listen},
     {"prompts/list", prompts_list},
 };
 
@@ -272,7 +352,7 @@ static void take_notice(struct atoll_mcp_request *req)
     if (method && strcmp(method, "notifications/cancelled") == 0)
         atoll_mcp_cancel(req->state, call, req->session,
                          json_object_get(req->message.params, "requestId"));
-    request_free(req);
+    atoll_mcp_request_free(req);
     call->state = NULL;
     atoll_api_reply_empty(call, 202);
 }
@@ -313,7 +393,11 @@ static void post(struct atoll_api_call *call, const uint8_t *body, size_t n)
     int r;
 
     req->call = call;
+    req->api = call->api;
+    req->engine = call->engine;
+    (void)snprintf(req->tenant, sizeof(req->tenant), "%s", call->caller.tenant);
     req->state = atoll_api_facade_state(call->api, &atoll_mcp_facade);
+    req->by_header = atoll_http_header(call->req, "mcp-session-id") != NULL;
     atoll_list_init(&req->node);
     r = atoll_mcp_parse(body, n, &req->message, &why);
     req->version = version_of(req);
@@ -332,11 +416,15 @@ static void post(struct atoll_api_call *call, const uint8_t *body, size_t n)
         run_method(req);
 }
 
+#define METADATA "/.well-known/oauth-protected-resource"
 static const struct atoll_route rows[] = {
     {ATOLL_POST, "/mcp", ATOLL_SCOPE_WRITE, ATOLL_BODY_FILES, post, NULL},
+    {ATOLL_GET, "/mcp", ATOLL_SCOPE_WRITE, ATOLL_BODY_NONE, get_stream, NULL},
     {ATOLL_DELETE, "/mcp", ATOLL_SCOPE_WRITE, ATOLL_BODY_NONE, end_session, NULL},
+    {ATOLL_GET, METADATA, ATOLL_SCOPE_PUBLIC, ATOLL_BODY_NONE, metadata, NULL},
+    {ATOLL_GET, METADATA "/mcp", ATOLL_SCOPE_PUBLIC, ATOLL_BODY_NONE, metadata, NULL},
 };
-static const struct atoll_protocol protocol = {.fail = fail};
+static const struct atoll_protocol protocol = {.fail = fail, .challenges = true};
 static const struct atoll_routes routes = {.rows = rows,
                                            .count = ATOLL_ARRAY_LEN(rows),
                                            .protocol = &protocol};
@@ -347,12 +435,19 @@ static void *open_state(struct atoll_api *api ATOLL_UNUSED, const uint32_t *opti
     struct atoll_mcp *mcp = atoll_api_alloc(sizeof(*mcp));
 
     atoll_list_init(&mcp->calls);
+    atoll_list_init(&mcp->sessions);
+    atoll_rand_bytes((uint8_t *)&mcp->epoch, sizeof(mcp->epoch));
     return mcp;
 }
 
 static void close_state(void *state)
 {
-    free(state);
+    struct atoll_mcp *mcp = state;
+
+    while (!atoll_list_empty(&mcp->sessions))
+        (void)atoll_mcp_session_free(
+            ATOLL_CONTAINER_OF(mcp->sessions.next, struct atoll_mcp_session, node));
+    free(mcp);
 }
 
 const struct atoll_facade atoll_mcp_facade = {.tables = tables,

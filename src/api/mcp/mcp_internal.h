@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include "api/call.h"
 #include "api/mcp/mcp.h"
+#include "api/mcp/stream.h"
 #include "api/tool/tool.h"
 
 /* Shared by the files of this facade. */
@@ -15,8 +16,6 @@
 #define ATOLL_MCP_NOT_FOUND (-32002) /* a resource */
 #define ATOLL_MCP_UNKNOWN_VERSION (-32022)
 
-#define ATOLL_MCP_SESSION_LEN 32 /* hex digits */
-
 /* A message of a client, checked. */
 struct atoll_mcp_message {
     json_t *root;         /* owned */
@@ -29,14 +28,19 @@ int atoll_mcp_parse(const uint8_t *bytes, size_t n, struct atoll_mcp_message *re
                     const char **ret_why) ATOLL_MUST_CHECK;
 void atoll_mcp_message_done(struct atoll_mcp_message *message);
 
-/* One request. The call and what follows live until the answer. */
+/* One request; it lives until the answer. */
 struct atoll_mcp_request {
-    struct atoll_api_call *call;
+    struct atoll_api_call *call; /* NULL when the stream owns it */
+    struct atoll_api *api;
+    struct atoll_engine *engine;
+    char tenant[65];
     struct atoll_mcp_message message;
     char session[ATOLL_MCP_SESSION_LEN + 1]; /* "": the client has none */
     const char *version;                     /* of the protocol; of the message; NULL: not given */
     bool modern;                             /* of version 2026-07-28: see mcp.c */
-    bool streams;                            /* the answer is an event stream, which has begun */
+    bool by_header;                  /* the session is in the header: it can resume streams */
+    struct atoll_mcp_stream *stream; /* of the answer; NULL: one JSON object */
+    bool abandoned;                  /* the client is gone, and does not come back */
     /* tools.c */
     struct atoll_list node; /* in the list of calls that can be cancelled */
     struct atoll_tool_call *tool_call;
@@ -46,12 +50,14 @@ struct atoll_mcp_request {
     struct atoll_timer again; /* while the session's sandbox is being made for another request */
     uint64_t beats;
     int64_t started_ms;
-    void *state; /* the facade's */
+    struct atoll_mcp *state; /* the facade's */
 };
 
 /* The state of the facade. */
 struct atoll_mcp {
-    struct atoll_list calls; /* of struct atoll_mcp_request */
+    struct atoll_list calls;    /* of struct atoll_mcp_request */
+    struct atoll_list sessions; /* of struct atoll_mcp_session, those with streams */
+    uint32_t epoch;             /* of this process, in the ids of events */
 };
 
 /* mcp.c: the answer. Both free the request. result: ownership passes. */
@@ -60,6 +66,9 @@ void atoll_mcp_refuse(struct atoll_mcp_request *req, int code, const char *fmt, 
     ATOLL_PRINTF(3, 4);
 /* An error of the engine as one of JSON-RPC. */
 void atoll_mcp_fail(struct atoll_mcp_request *req, const struct atoll_error *error);
+
+/* Without an answer. */
+void atoll_mcp_request_free(struct atoll_mcp_request *req);
 
 /* The name of the session's own sandbox. out holds 64 bytes. */
 void atoll_mcp_sandbox_name(const char *session, char *out);
@@ -70,10 +79,24 @@ void atoll_mcp_tools_call(struct atoll_mcp_request *req);
 /* notifications/cancelled: ends the call with that id, of the same tenant and session. */
 void atoll_mcp_cancel(struct atoll_mcp *mcp, const struct atoll_api_call *by, const char *session,
                       const json_t *request_id);
-/* The client of a tool call has disconnected. */
-void atoll_mcp_gone(struct atoll_mcp_request *req);
 
 /* resources.c */
 void atoll_mcp_resource_templates(struct atoll_mcp_request *req);
 void atoll_mcp_resources_list(struct atoll_mcp_request *req);
 void atoll_mcp_resources_read(struct atoll_mcp_request *req);
+/* What a URI of a resource names: a file or the log of a command, in a sandbox that the tenant may see. */
+struct atoll_mcp_resource {
+    bool is_log;
+    char sandbox_id[ATOLL_ID_LEN + 1];
+    char path[ATOLL_TOOL_PATH_MAX]; /* of the file, absolute; or the id of the command */
+};
+/* INVALID_ARGUMENT, NOT_FOUND. */
+int atoll_mcp_resource_find(const struct atoll_mcp_request *req, const char *uri,
+                            struct atoll_mcp_resource *ret,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* subscribe.c */
+void atoll_mcp_subscribe(struct atoll_mcp_request *req);
+void atoll_mcp_unsubscribe(struct atoll_mcp_request *req);
+void atoll_mcp_listen(struct atoll_mcp_request *req);
+void atoll_mcp_unsubscribe_all(struct atoll_mcp_session *session);

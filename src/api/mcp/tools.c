@@ -36,7 +36,6 @@ static void beat(void *arg)
     struct atoll_mcp_request *req = arg;
     const json_t *token =
         json_object_get(json_object_get(req->message.params, "_meta"), "progressToken");
-    struct atoll_buf buf;
     json_t *note;
     char *text, said[64];
 
@@ -46,28 +45,34 @@ static void beat(void *arg)
                      "notifications/progress", "params", "progressToken", token, "progress",
                      (json_int_t)++req->beats, "message", said);
     text = note ? json_dumps(note, JSON_COMPACT) : NULL;
-    if (text && req->call->req) {
-        atoll_buf_init(&buf, strlen(text) + 1);
-        if (atoll_buf_appends(&buf, text) == 0)
-            (void)!atoll_sse_write(req->call->req, "message", NULL, &buf);
-        atoll_buf_done(&buf);
-    }
+    if (text)
+        atoll_mcp_stream_send(req->stream, text);
     free(text);
     json_decref(note);
-    atoll_timer_set(&req->beat, req->call->api->config.loop, BEAT_MS, beat, req);
+    atoll_timer_set(&req->beat, req->api->config.loop, BEAT_MS, beat, req);
 }
 
-/* An answer that may take long is a stream, if the client asked for progress. */
+static void stream_gone(void *arg);
+
+/* An answer that may take long is a stream, if the client asked for progress. Clients that have a session, and
+ * sent it in the header, can resume it; if there are too many sessions, it cannot be resumed. */
 static void begin_stream(struct atoll_mcp_request *req)
 {
     const json_t *token =
         json_object_get(json_object_get(req->message.params, "_meta"), "progressToken");
+    struct atoll_mcp_session *session = NULL;
+    struct atoll_error error;
 
     if ((!json_is_string(token) && !json_is_number(token)) || !atoll_sse_wanted(req->call->req))
         return;
-    req->streams = true;
-    atoll_sse_begin(req->call);
-    atoll_timer_set(&req->beat, req->call->api->config.loop, BEAT_MS, beat, req);
+    if (req->by_header && !req->modern &&
+        atoll_mcp_session_get(req->state, req->api, req->tenant, req->session, &session, &error) <
+            0)
+        session = NULL;
+    req->stream = atoll_mcp_stream_open(session, ATOLL_TAKE_PTR(req->call),
+                                        req->version && strcmp(req->version, "2025-11-25") >= 0,
+                                        stream_gone, req);
+    atoll_timer_set(&req->beat, req->api->config.loop, BEAT_MS, beat, req);
 }
 
 /* Calls. */
@@ -109,9 +114,9 @@ static void start(struct atoll_mcp_request *req, const char *sandbox_id)
 
     atoll_list_push_back(&mcp->calls, &req->node);
     started = atoll_tool_start(&(struct atoll_tool_request){
-        .api = req->call->api,
+        .api = req->api,
         .tool = req->tool,
-        .tenant = req->call->caller.tenant,
+        .tenant = req->tenant,
         .sandbox_id = sandbox_id,
         .args = json_incref(req->args),
         .done = done,
@@ -131,13 +136,18 @@ static void give_up(struct atoll_mcp_request *req, const char *why)
     atoll_mcp_fail(req, &error);
 }
 
+static bool is_gone(const struct atoll_mcp_request *req)
+{
+    return req->abandoned || (req->call && !req->call->req);
+}
+
 static void sandbox_made(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
 {
     struct atoll_mcp_request *req = arg;
     struct atoll_sandbox_view view;
     char id[ATOLL_ID_LEN + 1];
 
-    if (!req->call->req) {
+    if (is_gone(req)) {
         give_up(req, "the client went away");
         return;
     }
@@ -156,7 +166,7 @@ static void resumed(void *arg, const struct atoll_error *error)
     struct atoll_sandbox *sandbox = NULL;
     struct atoll_error err;
 
-    if (!error && atoll_engine_resolve(req->call->engine, req->call->caller.tenant, false,
+    if (!error && atoll_engine_resolve(req->engine, req->tenant, false,
                                        json_string_value(json_object_get(req->args, "sandbox")),
                                        &sandbox, &err) < 0)
         error = &err;
@@ -169,10 +179,10 @@ static void look_again(void *arg)
 {
     struct atoll_mcp_request *req = arg;
     const char *id = json_string_value(json_object_get(req->args, "sandbox"));
-    struct atoll_sandbox *sandbox = atoll_engine_find(req->call->engine, id);
+    struct atoll_sandbox *sandbox = atoll_engine_find(req->engine, id);
     struct atoll_error error;
 
-    if (!req->call->req) {
+    if (is_gone(req)) {
         give_up(req, "the client went away");
     } else if (sandbox) {
         use(req, sandbox);
@@ -190,37 +200,30 @@ static void use(struct atoll_mcp_request *req, struct atoll_sandbox *sandbox)
     atoll_sandbox_get(sandbox, &view);
     (void)json_object_set_new(req->args, "sandbox", json_string(view.id));
     if (view.state == ATOLL_SANDBOX_CREATING)
-        atoll_timer_set(&req->again, req->call->api->config.loop, AGAIN_MS, look_again, req);
+        atoll_timer_set(&req->again, req->api->config.loop, AGAIN_MS, look_again, req);
     else if (view.state == ATOLL_SANDBOX_PAUSED || view.state == ATOLL_SANDBOX_STOPPED)
-        atoll_engine_resume(req->call->engine, view.id, resumed, req);
+        atoll_engine_resume(req->engine, view.id, resumed, req);
     else
         sandbox_made(req, sandbox, NULL);
 }
 
 static void use_session(struct atoll_mcp_request *req)
 {
-    struct atoll_api_call *call = req->call;
     struct atoll_sandbox *sandbox;
     char name[64];
 
     atoll_mcp_sandbox_name(req->session, name);
-    sandbox = atoll_engine_find_name(call->engine, call->caller.tenant, name);
+    sandbox = atoll_engine_find_name(req->engine, req->tenant, name);
     if (sandbox)
         use(req, sandbox);
     else
-        atoll_engine_create(call->engine,
-                            &(struct atoll_options){.owner = call->caller.tenant,
-                                                    .name = name,
-                                                    .lifetime = {.idle_s = IDLE_S}},
+        atoll_engine_create(req->engine,
+                            &(struct atoll_options){
+                                .owner = req->tenant, .name = name, .lifetime = {.idle_s = IDLE_S}},
                             sandbox_made, req);
 }
 
-static void client_gone(struct atoll_api_call *call)
-{
-    atoll_mcp_gone(call->state);
-}
-
-void atoll_mcp_gone(struct atoll_mcp_request *req)
+static void end_call(struct atoll_mcp_request *req)
 {
     struct atoll_tool_call *tool_call = req->tool_call;
 
@@ -228,6 +231,20 @@ void atoll_mcp_gone(struct atoll_mcp_request *req)
         return; /* the sandbox is being made: the callback sees that the client is gone */
     give_up(req, "the client went away");
     atoll_tool_cancel(tool_call);
+}
+
+static void client_gone(struct atoll_api_call *call)
+{
+    end_call(call->state);
+}
+
+static void stream_gone(void *arg)
+{
+    struct atoll_mcp_request *req = arg;
+
+    req->abandoned = true;
+    atoll_timer_cancel(&req->beat);
+    end_call(req);
 }
 
 /* The sandbox that the client named; that of another tenant does not exist for it. */
@@ -290,8 +307,7 @@ void atoll_mcp_cancel(struct atoll_mcp *mcp, const struct atoll_api_call *by, co
         struct atoll_tool_call *tool_call = req->tool_call;
 
         if (!tool_call || strcmp(req->session, session) != 0 ||
-            strcmp(req->call->caller.tenant, by->caller.tenant) != 0 ||
-            !json_equal(req->message.id, request_id))
+            strcmp(req->tenant, by->caller.tenant) != 0 || !json_equal(req->message.id, request_id))
             continue;
         give_up(req, "the call was cancelled");
         atoll_tool_cancel(tool_call);

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { ResourceUpdatedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
 
 const { ATOLL_URL, ATOLL_API_KEY, ATOLL_TEST_CLI } = process.env;
 const transports = {
@@ -50,6 +51,18 @@ for (const kind of Object.keys(transports)) {
     assert.equal(read.contents[0].text, "text");
   }));
 
+  test(`${kind}: subscriptions`, () => withClient(kind, async (client) => {
+    const updated = new Promise((resolve) => {
+      client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => resolve(params.uri));
+    });
+    const { name } = (await call(client, "sandbox_info")).structuredContent;
+    const uri = `atoll://${name}/home/user/watched`;
+    await client.subscribeResource({ uri });
+    await call(client, "write_file", { path: "watched", content: "new" });
+    assert.equal(await updated, uri);
+    await client.unsubscribeResource({ uri });
+  }));
+
   test(`${kind}: progress and cancellation`, () => withClient(kind, async (client) => {
     const abort = new AbortController();
     const running = call(client, "run_command", { command: "exec -a endless sleep 600" },
@@ -61,3 +74,28 @@ for (const kind of Object.keys(transports)) {
     }
   }));
 }
+
+test("a stream that breaks is resumed", async () => {
+  // The connection of the first event stream of a call is cut after its first event.
+  let cut = false;
+  const transport = new StreamableHTTPClientTransport(new URL(`${ATOLL_URL}/mcp`), {
+    requestInit: { headers: { Authorization: `Bearer ${ATOLL_API_KEY}` } },
+    fetch: async (url, init) => {
+      const answer = await fetch(url, init);
+      if (cut || init.method !== "POST" || answer.headers.get("content-type") !== "text/event-stream") return answer;
+      cut = true;
+      const reader = answer.body.getReader();
+      const pieces = [];
+      while (!pieces.join("").includes("id: ")) pieces.push(new TextDecoder().decode((await reader.read()).value));
+      await reader.cancel();
+      return new Response(`${pieces.join("")}\n\n`, { headers: answer.headers });
+    },
+  });
+  const client = new Client({ name: "test", version: "1" });
+  await client.connect(transport);
+  const ran = await call(client, "run_command", { command: "sleep 0.5; echo still here" }, { onprogress: () => {} });
+  assert.equal(ran.content[0].text, "still here\n");
+  assert.ok(cut);
+  await transport.terminateSession();
+  await client.close();
+});

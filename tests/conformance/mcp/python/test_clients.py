@@ -47,6 +47,20 @@ def test_tools_and_resources(kind):
 
 
 @pytest.mark.parametrize("kind", ["http", "stdio"])
+def test_subscriptions(kind):
+    async def tour():
+        async with connected(kind) as client:
+            box = (await client.call_tool("sandbox_info", {})).structured_content
+            uri = f"atoll://{box['id']}/home/user/seen"
+            async with client.listen(resource_subscriptions=[uri]) as events:
+                await client.call_tool("write_file", {"path": "seen", "content": "x"})
+                async for event in events:
+                    assert event.uri == uri
+                    return
+    asyncio.run(tour())
+
+
+@pytest.mark.parametrize("kind", ["http", "stdio"])
 def test_a_cancelled_call_ends_its_command(kind):
     async def tour():
         async with connected(kind) as client:
