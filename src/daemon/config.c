@@ -147,9 +147,9 @@ static const struct option {
      "days that they are kept; 0: unlimited (7)"},
     {"ended-output-max", "ATOLL_ENDED_OUTPUT_MAX", KIND_SIZE, AT(ended_output_bytes), 0, "1G",
      "SIZE", "output of their commands that is kept; 0: none; 1/32 of the disk at\nmost (1G)"},
-    {"disks", "ATOLL_DISKS", KIND_DISKS, AT(disks), 0, "plain", "KIND",
+    {"disks", "ATOLL_DISKS", KIND_DISKS, AT(disks), 0, "auto", "KIND",
      "disks of native sandboxes: cow, which are copied at once; plain: in memory, or an\nimage if half the "
-     "memory is too small; auto: cow instead of the image (plain)"},
+     "memory is too small; auto: cow instead of the image (auto)"},
     {"io-mbps", "ATOLL_IO_MBPS", KIND_COUNT, AT(io_mbps), 1048576, "0", "N",
      "default limit on the disk bandwidth of a sandbox, in MiB a second for reads\nand as many for "
      "writes; 0: unlimited (0)"},

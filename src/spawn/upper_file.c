@@ -58,27 +58,32 @@ static int copy_by_hand(int from, int to, off_t at, off_t end)
 
 static int copy_range(int from, int to, off_t at, off_t end)
 {
-    while (at < end) {
+    static bool by_hand; /* one file system to another, for all files of the process */
+
+    while (at < end && !by_hand) {
         loff_t in = at, out = at;
         ssize_t n = copy_file_range(from, &in, to, &out, (size_t)(end - at), 0);
 
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0 && (errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP))
-            return copy_by_hand(from, to, at, end);
+        by_hand = n < 0 && (errno == EXDEV || errno == ENOSYS || errno == EOPNOTSUPP);
+        if (by_hand || (n < 0 && errno == EINVAL))
+            break;
         if (n <= 0)
             return n < 0 ? -errno : 0;
         at += n;
     }
-    return 0;
+    return at < end ? copy_by_hand(from, to, at, end) : 0;
 }
 
 int atoll_upper_content(int from, int to, uint64_t size)
 {
+    static bool clones = true; /* as above */
     off_t end = (off_t)size, at = 0;
 
-    if (size == 0 || ioctl(to, FICLONE, from) == 0)
+    if (size == 0 || (clones && ioctl(to, FICLONE, from) == 0))
         return 0;
+    clones = clones && errno != EXDEV && errno != EOPNOTSUPP && errno != ENOTTY;
     while (at < end) {
         off_t data = lseek(from, at, SEEK_DATA), hole;
         int r;
