@@ -1,8 +1,9 @@
-"""All providers of sandboxes under one daemon of our own: native, docker, gvisor, e2b, daytona, and a plugin.
+"""All providers of sandboxes under one daemon of our own: native, docker, gvisor, e2b, daytona, vercel, and
+a plugin.
 
     with places.world(["native", "docker"]) as world: ...
 
-A Docker engine and a second Atoll (what e2b and daytona talk to) are started where they are wanted;
+A Docker engine and a second Atoll (what e2b, daytona and vercel talk to) are started where they are wanted;
 world.places has what works here, world.missing says of the others why not.
 """
 
@@ -21,7 +22,8 @@ from daemons import BUILD, Daemon, below, cgroups, need_build, process_files
 from faulty import Faulty
 from rest import Rest
 
-NAMES = ["native", "docker", "gvisor", "e2b", "daytona", "plugin"]
+SERVICES = ["e2b", "daytona", "vercel"]
+NAMES = ["native", "docker", "gvisor", *SERVICES, "plugin"]
 PLUGIN = Path(__file__).parents[1] / "examples/provider/docker_cli.py"
 IMAGE = "atoll-test-python:1"
 
@@ -35,6 +37,7 @@ class Place:
     """One provider, and how to find out what it left behind."""
 
     is_service = False  # limits are those of the service's templates
+    user, uid, home = "user", 1000, "/home/user"  # of commands
 
     def __init__(self, name, world):
         self.name = name
@@ -128,6 +131,10 @@ class Service(Place):
                 assert self.world.cloud.rest.delete(f"/api/sandboxes/{remote['id']}").status == 204
 
 
+class Vercel(Service):
+    user, uid, home = "vercel-sandbox", 1001, "/home/vercel-sandbox"
+
+
 class Plugin(Place):
     """The example of docs/plugins.md, on the Docker engine."""
 
@@ -140,8 +147,8 @@ class Plugin(Place):
         assert status == 204, body
 
 
-KINDS = {"native": Native, "docker": Docker, "gvisor": Gvisor, "e2b": Service, "daytona": Service,
-         "plugin": Plugin}
+KINDS = {"native": Native, "docker": Docker, "gvisor": Gvisor, "plugin": Plugin,
+         **dict.fromkeys(SERVICES, Service), "vercel": Vercel}
 
 
 def processes_with(text):
@@ -243,7 +250,7 @@ class World:
         made = Rest(self.cloud.socket).post("/api/keys", {"tenant": "client", "scope": "write"})
         assert made.status == 201, made.body
         self.cloud.rest = Rest(("127.0.0.1", self.cloud.port), {"X-API-Key": made.json["key"]})
-        self.cloud.keys = {"e2b": made.json["e2b_key"], "daytona": made.json["key"]}
+        self.cloud.keys = dict.fromkeys(SERVICES, made.json["key"]) | {"e2b": made.json["e2b_key"]}
 
     def start_service(self, stack, name, faulty):
         if not self.cloud:
@@ -256,9 +263,10 @@ class World:
             proxy = stack.enter_context(Faulty(("127.0.0.1", port), ("127.0.0.1", 0)))
             self.faults[name], port = proxy, proxy.address[1]
         url = f"http://127.0.0.1:{port}"
-        self.settings[name] = {"api_key_file": str(key), **(
-            {"api_url": url, "sandbox_url": url} if name == "e2b" else
-            {"api_url": f"{url}/daytona", "pause": True})}
+        self.settings[name] = {"api_key_file": str(key), **{
+            "e2b": {"api_url": url, "sandbox_url": url},
+            "daytona": {"api_url": f"{url}/daytona", "pause": True},
+            "vercel": {"api_url": f"{url}/vercel/api"}}[name]}
 
     def write_settings(self):
         self.daemon.state.mkdir(mode=0o700, exist_ok=True)
@@ -284,7 +292,7 @@ def stop_clean(daemon):
 
 @contextlib.contextmanager
 def world(names=None, faulty=False, docker_options=(), environment=None, **settings):
-    """faulty: with proxies before docker, e2b and daytona; environment: more for the daemon; settings: more
+    """faulty: with proxies before docker and the services; environment: more for the daemon; settings: more
     of providers.yaml, by provider."""
     need_build()
     directory = Path(tempfile.mkdtemp(prefix="atoll-", dir="/tmp"))
@@ -302,7 +310,7 @@ def world(names=None, faulty=False, docker_options=(), environment=None, **setti
             made.settings.setdefault(name, {})
             if name == "docker":
                 made.start_docker(stack, faulty, docker_options)
-            elif name in ("e2b", "daytona"):
+            elif name in SERVICES:
                 made.start_service(stack, name, faulty)
             elif name == "plugin":
                 made.start_plugin(stack)

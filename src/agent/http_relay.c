@@ -64,21 +64,26 @@ static int print_line(int fd, struct atoll_error *err)
     return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EAGAIN, "another process holds the file");
 }
 
-static int listen_at_loopback(uint16_t *ret_port)
+/* A port of the caller's choice is one that a proxy outside of the sandbox connects to. */
+static int listen_at(uint16_t *port)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons(*port),
+                             .sin_addr.s_addr = htonl(*port ? INADDR_ANY : INADDR_LOOPBACK)};
     socklen_t n = sizeof(at);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
 
     if (fd < 0)
         return -errno;
+    /* Connections of an earlier relay may still be closing. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(fd, BACKLOG) < 0 ||
         getsockname(fd, (struct sockaddr *)&at, &n) < 0) {
         int errnum = errno;
         (void)close(fd);
         return -errnum;
     }
-    *ret_port = ntohs(at.sin_port);
+    *port = ntohs(at.sin_port);
     return fd;
 }
 
@@ -95,9 +100,8 @@ static int write_line(struct atoll_agent_http_relay *relay, uint16_t port)
 }
 
 int atoll_agent_http_relay_open(struct atoll_agent_http_relay *relay, const char *file,
-                                const char *socket, struct atoll_error *err)
+                                const char *socket, uint16_t port, struct atoll_error *err)
 {
-    uint16_t port = 0;
     int r;
 
     *relay =
@@ -107,7 +111,7 @@ int atoll_agent_http_relay_open(struct atoll_agent_http_relay *relay, const char
         return atoll_fail_errno(err, errno, "%s", file);
     if (flock(relay->lock_fd, LOCK_EX | LOCK_NB) < 0)
         return print_line(relay->lock_fd, err);
-    relay->listen_fd = listen_at_loopback(&port);
+    relay->listen_fd = listen_at(&port);
     r = relay->listen_fd < 0 ? relay->listen_fd : write_line(relay, port);
     return r < 0 ? atoll_fail_errno(err, -r, "%s", file) : 0;
 }

@@ -27,6 +27,7 @@ static const char usage[] =
     "  --relay PATH        no agent: copy standard input and output to and from a unix socket\n"
     "    --http FILE          instead serve streams to that socket over HTTP, at a port of 127.0.0.1;\n"
     "                         FILE and the output get the port and the token of requests\n"
+    "    --port N             at this port of all addresses; 0: a free one of 127.0.0.1\n"
     "  --no-fds            do not pass descriptors, even if the transport could\n"
     "  --user NAME --uid N --gid N --home DIR   the default user (default: root)\n"
     "  --in-container USER  use this user (\"\": the image's) and the container's environment and "
@@ -45,6 +46,7 @@ enum {
     OPT_STDIO,
     OPT_RELAY,
     OPT_HTTP,
+    OPT_PORT,
     OPT_SOCKET_MODE,
     OPT_DETACH,
     OPT_PID_FILE,
@@ -69,6 +71,7 @@ static const struct option options[] = {
     {"stdio", no_argument, NULL, OPT_STDIO},
     {"relay", required_argument, NULL, OPT_RELAY},
     {"http", required_argument, NULL, OPT_HTTP},
+    {"port", required_argument, NULL, OPT_PORT},
     {"socket-mode", required_argument, NULL, OPT_SOCKET_MODE},
     {"detach", no_argument, NULL, OPT_DETACH},
     {"pid-file", required_argument, NULL, OPT_PID_FILE},
@@ -92,6 +95,7 @@ struct options {
     struct atoll_agent_config config;
     const char *listen, *connect, *serial, *relay, *http, *pid_file;
     uint32_t socket_mode;
+    uint64_t port;
     bool stdio, detach, no_fds, version;
     bool user; /* the default user was given */
 };
@@ -136,6 +140,8 @@ static int apply_transport(struct options *w, int option, const char *arg, struc
     case OPT_HTTP:
         w->http = arg;
         break;
+    case OPT_PORT:
+        return set_number(arg, UINT16_MAX, &w->port, err);
     case OPT_SOCKET_MODE:
         return set_mode(arg, &w->socket_mode, err);
     case OPT_DETACH:
@@ -223,7 +229,7 @@ static int open_transport(struct options *w, struct atoll_error *err)
 static int run_http_relay(const struct options *w, struct atoll_error *err)
 {
     struct atoll_agent_http_relay relay;
-    int r = atoll_agent_http_relay_open(&relay, w->http, w->relay, err);
+    int r = atoll_agent_http_relay_open(&relay, w->http, w->relay, (uint16_t)w->port, err);
 
     if (r > 0)
         exit(0); /* another process serves it */
@@ -266,8 +272,9 @@ static bool is_valid(const struct options *w)
     int ways = (w->listen != NULL) + (w->connect != NULL) + (w->serial != NULL) +
                (w->relay != NULL) + w->stdio;
 
-    return w->version || (ways == 1 && (w->listen || w->http || !w->detach) &&
-                          (w->relay || !w->http) && (w->detach || !w->pid_file));
+    return w->version ||
+           (ways == 1 && (w->listen || w->http || !w->detach) && (w->relay || !w->http) &&
+            (w->http || !w->port) && (w->detach || !w->pid_file));
 }
 
 int main(int argc, char **argv)

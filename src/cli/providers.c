@@ -122,8 +122,9 @@ const struct atoll_cli_verb atoll_cli_providers = {
         "provider that is down gets no new sandboxes until it answers again. A removed\n"
         "provider is listed while it still has sandboxes. Providers are configured in\n"
         "providers.yaml in the daemon's state directory, or in the file of atolld --providers.\n"
-        "Without a file there are native and, for requests that name them, e2b and daytona\n"
-        "(E2B_API_KEY and DAYTONA_API_KEY in the daemon's environment) and docker (a Docker\n"
-        "socket that answers). FROM shows which.\n",
+        "Without a file there are native and, for requests that name them, e2b, daytona and\n"
+        "vercel (E2B_API_KEY, DAYTONA_API_KEY, and VERCEL_TOKEN with VERCEL_TEAM_ID and\n"
+        "VERCEL_PROJECT_ID in the daemon's environment) and docker (a Docker socket that\n"
+        "answers). FROM shows which.\n",
     .run = run,
 };

@@ -24,7 +24,7 @@ static const struct atoll_yaml_field network_modes[] = {{.name = "none"},
                                                         {.name = "isolated"},
                                                         {.name = "bridge"},
                                                         {0}};
-static const struct atoll_yaml_field kind_names[9];
+static const struct atoll_yaml_field kind_names[10];
 #define COMMON                                                            \
     {"enabled", ATOLL_YAML_BOOL, false, 0, 0, NULL},                      \
         {"order", ATOLL_YAML_WHOLE, false, 1, 1000, NULL},                \
@@ -110,9 +110,12 @@ static const struct atoll_yaml_field size_fields[] = {
     {0},
 };
 /* Of providers whose sandboxes are made by a service. */
+#define SIZES                                                               \
+    {                                                                       \
+        "sizes", ATOLL_YAML_OBJECTS, false, 0, ATOLL_SIZES_MAX, size_fields \
+    }
 #define SERVICE                                                                                    \
-    COMMON, {"sizes", ATOLL_YAML_OBJECTS, false, 0, ATOLL_SIZES_MAX, size_fields},                 \
-        TEXT("api_url"), TEXT("api_key"), TEXT("api_key_file"), TEXT("api_key_env"),               \
+    COMMON, TEXT("api_url"), TEXT("api_key"), TEXT("api_key_file"), TEXT("api_key_env"),           \
         {"key_of_request", ATOLL_YAML_BOOL, false, 0, 0, NULL}, TEXT("ca_file"), TEXT("template"), \
         TEXT("default_template"), {"timeout", ATOLL_YAML_WHOLE, false, 60, 86400, NULL},           \
         TEXT("region"), {"isolation", ATOLL_YAML_CHOICE, false, 0, 0, isolation_words},            \
@@ -120,15 +123,26 @@ static const struct atoll_yaml_field size_fields[] = {
         "headers", ATOLL_YAML_ENV, false, 0, 0, NULL                                               \
     }
 static const struct atoll_yaml_field e2b_fields[] = {SERVICE,
+                                                     SIZES,
                                                      TEXT("sandbox_url"),
                                                      TEXT("domain"),
                                                      {0}};
 static const struct atoll_yaml_field daytona_fields[] = {
     SERVICE,
+    SIZES,
     TEXT("toolbox_url"),
     TEXT("user"),
     {"pause", ATOLL_YAML_BOOL, false, 0, 0, NULL},
     {"public", ATOLL_YAML_BOOL, false, 0, 0, NULL},
+    {0},
+};
+static const struct atoll_yaml_field vercel_fields[] = {
+    SERVICE,
+    TEXT("team"),
+    TEXT("project"),
+    TEXT("sandbox_url"),
+    {"relay_port", ATOLL_YAML_WHOLE, false, 1024, 65535, NULL},
+    {"max_vcpus", ATOLL_YAML_WHOLE, false, 0, 64, NULL},
     {0},
 };
 static const struct atoll_yaml_field fake_fields[] = {COMMON, TEXT("control"), {0}};
@@ -146,12 +160,13 @@ static const struct atoll_yaml_field webcontainer_fields[] = {
     {0},
 };
 
-static const struct atoll_yaml_field kind_names[9] = {
+static const struct atoll_yaml_field kind_names[10] = {
     {"native", ATOLL_YAML_OBJECT, false, 0, 0, native_fields},
     {"docker", ATOLL_YAML_OBJECT, false, 0, 0, docker_fields},
     {"gvisor", ATOLL_YAML_OBJECT, false, 0, 0, gvisor_fields},
     {"e2b", ATOLL_YAML_OBJECT, false, 0, 0, e2b_fields},
     {"daytona", ATOLL_YAML_OBJECT, false, 0, 0, daytona_fields},
+    {"vercel", ATOLL_YAML_OBJECT, false, 0, 0, vercel_fields},
     {"fake", ATOLL_YAML_OBJECT, false, 0, 0, fake_fields},
     {"plugin", ATOLL_YAML_OBJECT, false, 0, 0, plugin_fields},
     {"webcontainer", ATOLL_YAML_OBJECT, false, 0, 0, webcontainer_fields},
@@ -171,6 +186,7 @@ const struct atoll_yaml_field atoll_provider_file_fields[] = {
     {"gvisor", ATOLL_YAML_KIND, false, 0, 0, kind_names},
     {"e2b", ATOLL_YAML_KIND, false, 0, 0, kind_names},
     {"daytona", ATOLL_YAML_KIND, false, 0, 0, kind_names},
+    {"vercel", ATOLL_YAML_KIND, false, 0, 0, kind_names},
     {"fake", ATOLL_YAML_KIND, false, 0, 0, kind_names},
     {"plugin", ATOLL_YAML_KIND, false, 0, 0, kind_names},
     {"webcontainer", ATOLL_YAML_KIND, false, 0, 0, kind_names},

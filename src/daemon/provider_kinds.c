@@ -19,6 +19,7 @@
 #include "provider/gvisor/gvisor.h"
 #include "provider/native/native.h"
 #include "provider/plugin/plugin.h"
+#include "provider/vercel/vercel.h"
 
 #define LISTED_MAX 32 /* registries, mounts, headers: as in provider_fields.c */
 
@@ -304,6 +305,28 @@ static int open_daytona(const struct atoll_daemon_place *place,
     return r < 0 ? r : sync_up(place, entry, sync, ret, err);
 }
 
+static int open_vercel(const struct atoll_daemon_place *place,
+                       const struct atoll_provider_settings *entry, struct atoll_provider **ret,
+                       struct atoll_error *err)
+{
+    const json_t *o = entry->settings;
+    struct service_settings s;
+    struct atoll_sync_provider *sync;
+    int r = read_service(place, "vercel", entry, &s, err);
+
+    if (r == 0)
+        r = atoll_vercel_provider_new(
+            &(struct atoll_vercel_provider_config){
+                .common = s.config,
+                .team = atoll_setting_text(o, "team"),
+                .project = atoll_setting_text(o, "project"),
+                .sandbox_url = atoll_setting_text(o, "sandbox_url"),
+                .relay_port = (uint16_t)atoll_setting_number(o, "relay_port"),
+                .max_vcpus = (uint32_t)atoll_setting_number(o, "max_vcpus")},
+            &sync, err);
+    return r < 0 ? r : sync_up(place, entry, sync, ret, err);
+}
+
 static int open_fake(const struct atoll_daemon_place *place,
                      const struct atoll_provider_settings *entry, struct atoll_provider **ret,
                      struct atoll_error *err)
@@ -375,6 +398,12 @@ static const char *of_daytona(const json_t *o)
     return url ? url : "";
 }
 
+static const char *of_vercel(const json_t *o)
+{
+    const char *project = atoll_setting_text(o, "project");
+    return project ? project : of_daytona(o);
+}
+
 static const char *of_itself(const json_t *o ATOLL_UNUSED)
 {
     return "";
@@ -386,6 +415,7 @@ const struct atoll_provider_kind atoll_provider_kinds[] = {
     {"docker", false, false, false, open_docker, of_docker},
     {"e2b", false, false, false, open_e2b, of_e2b},
     {"daytona", false, false, false, open_daytona, of_daytona},
+    {"vercel", false, false, false, open_vercel, of_vercel},
     {"fake", false, true, false, open_fake, of_itself},
     {"plugin", false, false, false, open_plugin, of_itself},
     {"webcontainer", false, false, false, open_webcontainer, of_itself},
@@ -432,5 +462,9 @@ static const struct atoll_route_kind choices[] = {
      {.isolation = "container",
       .own_templates = true,
       .networks = NETWORK(NONE) | NETWORK(BRIDGE)}},
+    {"vercel",
+     "{api_key_file: FILE, team: TEAM, project: PROJECT}",
+     false,
+     {.isolation = "microvm", .own_templates = true, .networks = NETWORK(NONE) | NETWORK(BRIDGE)}},
 };
 const struct atoll_route_kinds atoll_provider_choices = {choices, ATOLL_ARRAY_LEN(choices)};

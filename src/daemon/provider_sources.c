@@ -38,6 +38,10 @@ static const struct variable {
     {"daytona", "DAYTONA_API_KEY", "api_key", true},
     {"daytona", "DAYTONA_API_URL", "api_url", false},
     {"daytona", "DAYTONA_TARGET", "region", false},
+    {"vercel", "VERCEL_TOKEN", "api_key", true},
+    {"vercel", "VERCEL_TEAM_ID", "team", true},
+    {"vercel", "VERCEL_PROJECT_ID", "project", true},
+    {"vercel", "VERCEL_API_URL", "api_url", false},
 };
 #define LAST_ORDER 1001 /* after all that the file has */
 #define DOCKER_IMAGE "debian:12"

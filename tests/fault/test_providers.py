@@ -24,10 +24,10 @@ def world(registry):
     """Docker before native, services last; a proxy stands in front of each engine and service."""
     auth = {"host": registry.host, "username": fake_registry.USER,
             "password": fake_registry.PASSWORD}
-    with places.world(["native", "docker", "e2b", "daytona"], faulty=True,
+    with places.world(["native", "docker", *places.SERVICES], faulty=True,
                       docker={"order": 1, "registries": [auth], "private_registries": True},
-                      native={"order": 2}, e2b={"order": 3},
-                      daytona={"order": 4}) as made:
+                      native={"order": 2}, e2b={"order": 3}, daytona={"order": 4},
+                      vercel={"order": 5}) as made:
         yield made
 
 
@@ -64,7 +64,18 @@ def daytona(world):
     yield from a_service(world, "daytona")
 
 
-@pytest.fixture(params=["e2b", "daytona"])
+@pytest.fixture
+def vercel(world):
+    yield from a_service(world, "vercel")
+
+
+@pytest.fixture(params=["daytona", "vercel"])
+def relayed(request, world):
+    """Those whose agent is reached through a port."""
+    yield from a_service(world, request.param)
+
+
+@pytest.fixture(params=places.SERVICES)
 def service(request, world):
     yield from a_service(world, request.param)
 
@@ -82,7 +93,9 @@ def refused(place, **fields):
 
 # A service that is there and says no.
 
-CREATE = {"e2b": b"POST /sandboxes", "daytona": b"POST /daytona/sandbox "}
+CREATE = {"e2b": b"POST /sandboxes", "daytona": b"POST /daytona/sandbox ",
+          "vercel": b"POST /vercel/api/v3/sandboxes"}
+COMMAND = {"daytona": b"/process/execute", "vercel": b"/cmd?"}
 
 
 def test_too_many_requests_are_sent_again_later(world, service):
@@ -94,17 +107,18 @@ def test_too_many_requests_are_sent_again_later(world, service):
 
 
 @pytest.mark.parametrize("status", [408, 409, 502])
-def test_a_change_in_progress_is_waited_for(world, daytona, status):
-    """While it asks for the state, and while the toolbox is not there yet."""
-    world.faults["daytona"].fail("status", 2, b"/process/execute", status=status)
-    with daytona.box() as box:
-        assert world.faults["daytona"].struck == 2
+def test_a_change_in_progress_is_waited_for(world, relayed, status):
+    """While it asks for the state, and while commands are not served yet."""
+    faults = world.faults[relayed.name]
+    faults.fail("status", 2, COMMAND[relayed.name], status=status)
+    with relayed.box() as box:
+        assert faults.struck == 2
         assert box.out("echo made") == "made"
 
 
-def test_a_relay_that_is_gone_is_started_again(daytona):
+def test_a_relay_that_is_gone_is_started_again(relayed):
     """With all streams of the sandbox; its commands go on."""
-    with daytona.box() as box:
+    with relayed.box() as box:
         exec_id = box.detach(COUNTER)
         box.out("pkill -9 -f -- '[a]toll-agent/agent --relay'; true", user="root")
         assert box.output(exec_id, follow="true") == LINES
@@ -142,7 +156,7 @@ def test_a_wrong_key_is_called_that(world, service):
         world.restart()
 
 
-@pytest.mark.parametrize("name", ["docker", "e2b", "daytona"])
+@pytest.mark.parametrize("name", ["docker", *places.SERVICES])
 @pytest.mark.parametrize("fault", ["garbage", "close"])
 def test_answers_that_are_none(world, request, name, fault):
     place = request.getfixturevalue(name)
@@ -155,17 +169,18 @@ def test_answers_that_are_none(world, request, name, fault):
         assert box.out("echo works again") == "works again"
 
 
-@pytest.mark.parametrize("name", ["docker", "e2b", "daytona"])
+@pytest.mark.parametrize("name", ["docker", *places.SERVICES])
 def test_half_a_create_leaves_nothing(world, request, name):
     """What was made before the fault is gone after it: the fixtures look."""
     place = request.getfixturevalue(name)
-    head = {"docker": b"/start", "e2b": b"/files", "daytona": b"/bulk-upload"}[name]
+    head = {"docker": b"/start", "e2b": b"/files", "daytona": b"/bulk-upload",
+            "vercel": b"/fs/write"}[name]
     world.faults[name].fail("status", 20, head, status=500)
     status, error = refused(place)
     assert status >= 500, error
 
 
-@pytest.mark.parametrize("name", ["docker", "e2b", "daytona"])
+@pytest.mark.parametrize("name", ["docker", *places.SERVICES])
 def test_silence_has_an_end(world, request, name):
     """A connection that is accepted and never answered: health finds out, and so does who asks."""
     place = request.getfixturevalue(name)

@@ -600,13 +600,13 @@ static void the_agent_is_installed(void **state)
     (void)state;
     assert_int_equal(write(fd, "agent", 5), 5);
     (void)close(fd);
-    for (int gzip = 0; gzip < 2; gzip++) {
-        agent = atoll_remote_agent_new(file, gzip);
+    for (int form = ATOLL_REMOTE_PLAIN; form <= ATOLL_REMOTE_TGZ; form++) {
+        agent = atoll_remote_agent_new(file, (enum atoll_remote_form)form);
         place = (struct place){0};
         assert_int_equal(atoll_remote_agent_start(agent, &call, &installer, &ended, &error), 0);
         assert_int_equal(place.runs, 2);
         assert_string_equal(place.path, "/var/lib/atoll/agent");
-        assert_int_equal(memcmp(place.bytes, gzip ? "\x1f\x8b" : "ag", 2), 0);
+        assert_int_equal(memcmp(place.bytes, form ? "\x1f\x8b" : "ag", 2), 0);
         assert_int_equal(atoll_remote_agent_start(agent, &call, &installer, &ended, &error), 0);
         assert_int_equal(place.runs, 3);
         place.code = 126;

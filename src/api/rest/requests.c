@@ -57,6 +57,14 @@ static const struct atoll_field daytona_fields[] = {
     {"target", ATOLL_FIELD_STRING, AT(region), 1, 63, NULL, 0},
     {0},
 };
+static const struct atoll_field vercel_fields[] = {
+    {"token", ATOLL_FIELD_STRING, AT(api_key), 1, 128, NULL, 0},
+    {"teamId", ATOLL_FIELD_STRING, AT(team), 1, 63, NULL, 0},
+    {"projectId", ATOLL_FIELD_STRING, AT(project), 1, 63, NULL, 0},
+    {"source", ATOLL_FIELD_STRING, AT(template_id), 1, 64, NULL, 0},
+    {"region", ATOLL_FIELD_STRING, AT(region), 1, 63, NULL, 0},
+    {0},
+};
 #undef AT
 
 #define AT(member) offsetof(struct atoll_rest_sandbox, member)
@@ -85,6 +93,7 @@ const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"registry", ATOLL_FIELD_OBJECT, AT(registry), 0, 0, atoll_rest_login_fields, AT(has_registry)},
     {"e2b", ATOLL_FIELD_OBJECT, AT(e2b), 0, 0, e2b_fields, 0},
     {"daytona", ATOLL_FIELD_OBJECT, AT(daytona), 0, 0, daytona_fields, 0},
+    {"vercel", ATOLL_FIELD_OBJECT, AT(vercel), 0, 0, vercel_fields, 0},
     {"volumes", ATOLL_FIELD_JSON, AT(volumes), 0, 0, NULL, 0},
     {"recreate", ATOLL_FIELD_BOOL, AT(options.recreate), 0, 0, NULL, 0},
     {"artifacts", ATOLL_FIELD_STRINGS, AT(options.artifacts), 0, ATOLL_ARTIFACTS_PATTERNS_MAX, NULL,
@@ -193,6 +202,42 @@ static int check_service(const char *kind, const char *template_field, const cha
     return 0;
 }
 
+static bool is_plain(const char *text)
+{
+    return text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")] ==
+           '\0';
+}
+
+/* A token of Vercel names no account by itself: team and project follow it in the credential, as
+ * provider/remote/account.h reads it. */
+static int check_vercel(const struct atoll_rest_service *s, struct atoll_body *body,
+                        struct atoll_options *o, struct atoll_error *err)
+{
+    const char *team = s->team ? s->team : "-", *project = s->project ? s->project : "-";
+    char *text;
+    int r = check_service("vercel", "source", "region", s, o, err);
+
+    if (r < 0)
+        return r;
+    if ((s->team || s->project) && !s->api_key)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "vercel.teamId and vercel.projectId need vercel.token");
+    if (!is_plain(team) || !is_plain(project))
+        return atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+            "vercel.teamId and vercel.projectId must be of letters, digits, '-' and '_'");
+    if (!s->api_key)
+        return 0;
+    if (strchr(s->api_key, ' '))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "vercel.token must not have spaces");
+    if (asprintf(&text, "%s %s %s", s->api_key, team, project) < 0)
+        return atoll_fields_no_memory(err);
+    atoll_body_take(body, text);
+    o->credential = text;
+    return 0;
+}
+
 static int check_waive(const char *const *names, uint32_t *ret_waived, struct atoll_error *err)
 {
     for (; names && *names; names++) {
@@ -268,6 +313,8 @@ int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_bo
         r = check_service("e2b", "templateId", "region", &s->e2b, &o, err);
     if (r == 0)
         r = check_service("daytona", "snapshot", "target", &s->daytona, &o, err);
+    if (r == 0)
+        r = check_vercel(&s->vercel, body, &o, err);
     if (r == 0)
         r = check_image(&o, err);
     if (r == 0 && o.template_name && !atoll_template_is_reference(o.template_name))

@@ -31,7 +31,8 @@ struct atoll_rest_sandbox {
     struct atoll_rest_login registry;
     struct atoll_rest_service {
         const char *api_key, *template_id, *region;
-    } e2b, daytona;
+        const char *team, *project; /* of Vercel */
+    } e2b, daytona, vercel;
 };
 
 struct atoll_rest_exec {

@@ -6,7 +6,6 @@
 #include <string.h>
 #include "net/url.h"
 #include "provider/daytona/daytona_internal.h"
-#include "provider/remote/wait.h"
 
 #define LIST_PAGE 100
 #define PATH_MAX_LEN (ATOLL_REMOTE_HANDLE_MAX + 64)
@@ -90,43 +89,7 @@ static int remove_one(struct atoll_remote_provider *p ATOLL_UNUSED,
     return atoll_remote_api_json(api, call, "destroy", "DELETE", path, NULL, NULL, err);
 }
 
-/* Waiting. */
-
-/* Until the sandbox has that state. FAILED_PRECONDITION: it has another one that does not change by
- * itself. The record has what is known of it. */
-static int await(struct atoll_remote_provider *p, const struct atoll_remote_api *api,
-                 const struct atoll_sync_call *call, const char *what, int state,
-                 struct atoll_remote_sandbox *record, struct atoll_error *err)
-{
-    const struct atoll_daytona_remote *now = atoll_daytona_record(record);
-    char handle[sizeof(record->handle)];
-    struct atoll_remote_wait wait = {0};
-    int r = 0;
-
-    memcpy(handle, record->handle, sizeof(handle));
-    for (;;) {
-        if (r == 0 && !now->changing && (int)record->state == state)
-            return 0;
-        if (r == 0 && !now->changing)
-            return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPROTO, "%s: %s %s", what,
-                              p->api.service->name,
-                              record->cause[0] ? record->cause : "left it in another state");
-        r = atoll_remote_wait(&wait, p->api.http, call, what, r, err);
-        if (r < 0)
-            return r;
-        r = look(p, api, call, what, handle, record, err);
-        if (r < 0)
-            memcpy(record->handle, handle, sizeof(handle));
-    }
-}
-
 /* Making. */
-
-static void put_text(json_t *body, const char *name, const char *text)
-{
-    if (text && *text)
-        (void)json_object_set_new(body, name, json_string(text));
-}
 
 /* Minutes without activity until the service stops a sandbox, and with that deletes it. */
 static uint32_t lease_minutes(struct atoll_remote_provider *p)
@@ -144,9 +107,9 @@ static int new_sandbox(struct atoll_remote_provider *p, const struct atoll_spec 
                   "autoDeleteInterval", 0, "public", own->is_public);
     int r = body ? 0 : atoll_fail_errno(err, ENOMEM, "create");
 
-    put_text(body, "snapshot", atoll_remote_template(p, spec, own->snapshot));
-    put_text(body, "target", spec->region ? spec->region : own->target);
-    put_text(body, "user", own->user);
+    atoll_remote_put_text(body, "snapshot", atoll_remote_template(p, spec, own->snapshot));
+    atoll_remote_put_text(body, "target", spec->region ? spec->region : own->target);
+    atoll_remote_put_text(body, "user", own->user);
     if (r == 0 && spec->network == ATOLL_NETWORK_BRIDGE)
         r = atoll_daytona_network(spec->network_json, body, err);
     else if (r == 0)
@@ -156,11 +119,6 @@ static int new_sandbox(struct atoll_remote_provider *p, const struct atoll_spec 
     else
         *ret = body;
     return r;
-}
-
-static bool is_unconfirmed(long status)
-{
-    return status == 0 || status >= 500 || status == 408 || (status >= 200 && status < 300);
 }
 
 static int ask_for_one(const struct atoll_remote_api *api, const struct atoll_sync_call *call,
@@ -180,7 +138,7 @@ static int ask_for_one(const struct atoll_remote_api *api, const struct atoll_sy
         json = atoll_remote_answer_json(&answer);
         r = read_item(json, record, err);
     }
-    *ret_maybe = r < 0 && is_unconfirmed(answer.status);
+    *ret_maybe = r < 0 && atoll_remote_is_unconfirmed(answer.status);
     return r;
 }
 
@@ -209,16 +167,17 @@ static int make(struct atoll_remote_provider *p, const struct atoll_remote_api *
     if (r == 0)
         r = ask_for_one(api, call, body, record, ret_maybe, err);
     if (r == 0)
-        r = await(p, api, call, "create", ATOLL_REMOTE_RUNS, record, err);
+        r = atoll_remote_await(p, api, call, "create", ATOLL_REMOTE_RUNS, record, err);
     if (r == 0 && atoll_daytona_of_remote(p)->is_public)
         ask_preview(api, call, atoll_daytona_record(record));
     return r;
 }
 
-static void extend(const char *handle, uint32_t lease_s ATOLL_UNUSED, char **ret_path,
-                   char **ret_body)
+static void extend(const struct atoll_remote_api *api ATOLL_UNUSED,
+                   const struct atoll_remote_sandbox *record, uint32_t lease_s ATOLL_UNUSED,
+                   char **ret_path, char **ret_body)
 {
-    if (asprintf(ret_path, "/sandbox/%s/last-activity", handle) < 0)
+    if (asprintf(ret_path, "/sandbox/%s/last-activity", record->handle) < 0)
         *ret_path = NULL;
     *ret_body = strdup("{}");
 }
@@ -250,12 +209,12 @@ static int change(struct atoll_sync_provider *base, const struct atoll_sync_call
 
     if (r == 0)
         r = look(p, &account.api, call, what, spec->handle, &remote.of, err);
-    if (r == 0 && (remote.changing || (int)remote.of.state != state)) {
+    if (r == 0 && (remote.of.changing || (int)remote.of.state != state)) {
         r = atoll_remote_api_json(&account.api, call, what, "POST", path, json_object(), NULL, err);
-        remote.changing = true;
+        remote.of.changing = true;
     }
     if (r == 0)
-        r = await(p, &account.api, call, what, state, &remote.of, err);
+        r = atoll_remote_await(p, &account.api, call, what, state, &remote.of, err);
     if (r == 0)
         atoll_remote_leases_set_paused(p->leases, spec->handle, state == ATOLL_REMOTE_PAUSED);
     return r;

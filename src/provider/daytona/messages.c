@@ -24,18 +24,15 @@ static void take_state(const json_t *answer, struct atoll_daytona_remote *r)
     const char *state = json_string_value(json_object_get(answer, "state"));
     const char *reason = json_string_value(json_object_get(answer, "errorReason"));
 
-    r->changing = true;
+    r->of.changing = true;
     for (size_t i = 0; state && i < ATOLL_ARRAY_LEN(states); i++)
         if (strcmp(state, states[i].name) == 0) {
-            r->changing = false;
+            r->of.changing = false;
             r->of.state = states[i].state;
             r->gone = states[i].gone;
         }
     if (r->of.state == ATOLL_REMOTE_STOPPED && reason && *reason)
-        (void)snprintf(r->of.cause, sizeof(r->of.cause), "reports an error: %.80s", reason);
-    for (char *c = r->of.cause; *c; c++)
-        if (*c < ' ' || *c > '~')
-            *c = ' ';
+        atoll_remote_set_cause(&r->of, "reports an error: ", reason);
 }
 
 int atoll_daytona_read_remote(const json_t *answer, struct atoll_daytona_remote *ret,
@@ -100,34 +97,6 @@ const struct atoll_remote_service atoll_daytona_service = {
 };
 
 /* Requests. */
-
-static int quote(struct atoll_buf *out, const char *text)
-{
-    int r = atoll_buf_appends(out, " '");
-
-    for (; r == 0 && *text; text++)
-        r = *text == '\'' ? atoll_buf_appends(out, "'\\''") : atoll_buf_append(out, text, 1);
-    return r < 0 ? r : atoll_buf_appends(out, "'");
-}
-
-char *atoll_daytona_command(const char *const *argv)
-{
-    struct atoll_buf out;
-    char *text = NULL;
-    int r;
-
-    atoll_buf_init(&out, (size_t)64 * 1024);
-    r = atoll_buf_appends(&out, "set --");
-    for (; r == 0 && *argv; argv++)
-        r = quote(&out, *argv);
-    if (r == 0)
-        r = atoll_buf_appends(&out, "\nif [ \"$(id -u)\" = 0 ]; then exec \"$@\"; fi\n"
-                                    "exec sudo -n -- \"$@\" \"$(id -un)\"\n");
-    if (r == 0)
-        text = strdup(atoll_buf_str(&out));
-    atoll_buf_done(&out);
-    return text;
-}
 
 int atoll_daytona_form(struct atoll_buf *out, const char *path, const void *bytes, size_t n)
 {

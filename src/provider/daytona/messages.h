@@ -11,7 +11,6 @@
 /* A sandbox as the service describes it, and its relay. */
 struct atoll_daytona_remote {
     struct atoll_remote_sandbox of;
-    bool changing;                           /* its state is about to change */
     bool gone;                               /* destroyed, or being destroyed */
     char toolbox[ATOLL_DAYTONA_URL_MAX + 1]; /* "": not said */
     char preview[ATOLL_DAYTONA_URL_MAX + 1]; /* host of its ports with "{port}"; "": not public */
@@ -34,9 +33,6 @@ extern const struct atoll_remote_service atoll_daytona_service;
 int atoll_daytona_network(const char *policy_json, json_t *body,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* A command for a shell that runs argv as root and appends the name of the user to argv if it is not
- * root. NULL: out of memory. The caller frees it. */
-char *atoll_daytona_command(const char *const *argv);
 /* The form of an upload of one file, and its type. */
 #define ATOLL_DAYTONA_BOUNDARY "atoll-9f2c51d07be84a36"
 int atoll_daytona_form(struct atoll_buf *out, const char *path, const void *bytes,

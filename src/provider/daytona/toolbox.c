@@ -6,13 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "provider/daytona/daytona_internal.h"
-#include "provider/remote/relay.h"
+#include "provider/remote/relayed.h"
 #include "provider/remote/wait.h"
 
 #define WHAT "start the agent"
 #define UPLOAD_TO "/tmp/.atoll-agent"
 #define UPLOAD_MAX ((size_t)80 * 1024 * 1024)
-#define UPLOAD_MS 300000
 #define COMMAND_S 60
 #define REQUEST_MS (COMMAND_S * 1000 + 10000)
 
@@ -29,15 +28,6 @@ static void toolbox_done(struct toolbox *t)
 }
 #define AUTOTOOLBOX ATOLL_CLEANUP(toolbox_done)
 
-/* The key is sent to this address. */
-static bool is_safe(const struct atoll_remote_provider *p, const char *url)
-{
-    bool tls = strncmp(url, "https://", 8) == 0;
-
-    return (tls || strncmp(url, "http://", 7) == 0) &&
-           (tls || strncmp(p->api.url, "https://", 8) != 0) && !strpbrk(url, "?#@\"\\");
-}
-
 static int toolbox_init(struct toolbox *t, struct atoll_remote_provider *p,
                         const struct atoll_daytona_remote *remote, struct atoll_error *err)
 {
@@ -45,7 +35,8 @@ static int toolbox_init(struct toolbox *t, struct atoll_remote_provider *p,
     const char *url = configured ? configured : remote->toolbox;
     size_t n = strlen(url);
 
-    if (!is_safe(p, url))
+    /* The key is sent to this address. */
+    if (!atoll_remote_is_safe_url(p, url))
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EBADMSG,
                           WHAT ": %s gives no address of its toolbox; set toolbox_url",
                           p->api.service->name);
@@ -66,7 +57,7 @@ static int run(void *arg, const struct atoll_sync_call *call, const char *const 
                struct atoll_remote_exit *ret, struct atoll_error *err)
 {
     const struct toolbox *t = arg;
-    ATOLL_AUTOFREE char *command = atoll_daytona_command(argv);
+    ATOLL_AUTOFREE char *command = atoll_remote_as_root(argv);
     struct atoll_remote_wait wait = {0};
     int r;
 
@@ -102,35 +93,17 @@ static int upload(void *arg, const struct atoll_sync_call *call, const char *pat
                   const void *bytes, size_t n, struct atoll_error *err)
 {
     const struct toolbox *t = arg;
-    ATOLL_REMOTE_AUTOANSWER struct atoll_remote_answer answer = {0};
-    ATOLL_REMOTE_AUTOSLIST struct curl_slist *headers = NULL;
-    char url[sizeof(t->url) + 32];
-    struct atoll_remote_request request = {
-        .what = WHAT, .method = "POST", .url = url, .timeout_ms = UPLOAD_MS, .tries = 4};
     struct atoll_buf form;
-    int r = 0;
+    int r;
 
-    (void)snprintf(url, sizeof(url), "%s/files/bulk-upload", t->url);
-    for (const struct curl_slist *h = t->api.headers; r == 0 && h; h = h->next)
-        if (strncasecmp(h->data, "Content-Type:", 13) != 0)
-            r = atoll_remote_header(&headers, err, "%s", h->data);
-    if (r == 0)
-        r = atoll_remote_header(
-            &headers, err, "Content-Type: multipart/form-data; boundary=" ATOLL_DAYTONA_BOUNDARY);
-    if (r == 0)
-        r = atoll_remote_header(&headers, err, "Expect:");
-    if (r < 0)
-        return r;
     atoll_buf_init(&form, UPLOAD_MAX);
     if (atoll_daytona_form(&form, path, bytes, n) < 0)
         r = atoll_fail_errno(err, ENOMEM, WHAT);
-    request.headers = headers;
-    request.body = atoll_buf_head(&form);
-    request.body_len = atoll_buf_size(&form);
-    if (r == 0)
-        r = atoll_remote_http_ask(t->api.http, call, &request, &answer, err);
-    if (r == 0 && (answer.status < 200 || answer.status > 299))
-        r = atoll_remote_api_refused(&t->api, WHAT, &answer, err);
+    else
+        r = atoll_remote_api_send(
+            &t->api, call, WHAT, "/files/bulk-upload",
+            "Content-Type: multipart/form-data; boundary=" ATOLL_DAYTONA_BOUNDARY, NULL,
+            atoll_buf_head(&form), atoll_buf_size(&form), err);
     atoll_buf_done(&form);
     return r;
 }
@@ -141,63 +114,49 @@ static struct atoll_remote_installer installer_of(struct toolbox *t)
         .run = run, .upload = upload, .arg = t, .upload_to = UPLOAD_TO, .http = true};
 }
 
+static int open_stream(struct atoll_remote_provider *p, const struct atoll_sync_call *call,
+                       void *arg, const struct atoll_remote_sandbox *record,
+                       const struct atoll_remote_relay *relay, int *ret_fd, struct atoll_error *err)
+{
+    const struct toolbox *t = arg;
+    char url[sizeof(t->url) + 32];
+    const struct atoll_remote_relay_way way = {
+        .handle = record->handle, .url = url, .headers = t->api.headers};
+
+    (void)snprintf(url, sizeof(url), "%s/proxy/%u", t->url, relay->port);
+    return atoll_remote_relay_dial(p->pump, call, &way, relay, ret_fd, err);
+}
+
+static struct atoll_remote_relayed relayed_of(struct toolbox *t,
+                                              struct atoll_daytona_remote *remote)
+{
+    return (struct atoll_remote_relayed){.installer = installer_of(t),
+                                         .record = &remote->of,
+                                         .relay = &remote->relay,
+                                         .open = open_stream};
+}
+
 int atoll_daytona_start_agent(struct atoll_remote_provider *p, const struct atoll_sync_call *call,
                               struct atoll_remote_sandbox *record, struct atoll_error *err)
 {
     struct atoll_daytona_remote *remote = atoll_daytona_record(record);
     AUTOTOOLBOX struct toolbox toolbox = {0};
-    const struct atoll_remote_installer installer = installer_of(&toolbox);
-    struct atoll_remote_exit exit;
+    const struct atoll_remote_relayed relayed = relayed_of(&toolbox, remote);
     int r = toolbox_init(&toolbox, p, remote, err);
 
-    if (r == 0)
-        r = atoll_remote_agent_start(p->agent, call, &installer, &exit, err);
-    if (r == 0 && !atoll_remote_relay_read(exit.text, &remote->relay))
-        r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EBADMSG,
-                       WHAT ": its relay does not say where it listens");
-    return r < 0 ? r : atoll_remote_leases_put(p->leases, record->handle, remote, false, true, err);
+    return r < 0 ? r : atoll_remote_relayed_start(p, call, &relayed, err);
 }
 
-/* Streams. */
-
-static int open_stream(struct atoll_remote_provider *p, const struct atoll_sync_call *call,
-                       const struct toolbox *t, const struct atoll_daytona_remote *remote,
-                       int *ret_fd, struct atoll_error *err)
-{
-    char url[sizeof(t->url) + 32];
-    const struct atoll_remote_relay_way way = {
-        .handle = remote->of.handle, .url = url, .headers = t->api.headers};
-
-    (void)snprintf(url, sizeof(url), "%s/proxy/%u", t->url, remote->relay.port);
-    return atoll_remote_relay_dial(p->pump, call, &way, &remote->relay, ret_fd, err);
-}
-
-/* A relay that is not known, or that does not answer, is started: another one has another token. */
 int atoll_daytona_dial_agent(struct atoll_remote_provider *p, const struct atoll_sync_call *call,
                              struct atoll_remote_sandbox *record, int *ret_fd,
                              struct atoll_error *err)
 {
     struct atoll_daytona_remote *remote = atoll_daytona_record(record);
     AUTOTOOLBOX struct toolbox toolbox = {0};
-    const struct atoll_remote_installer installer = installer_of(&toolbox);
-    struct atoll_error failure;
+    const struct atoll_remote_relayed relayed = relayed_of(&toolbox, remote);
     int r = toolbox_init(&toolbox, p, remote, err);
 
-    if (r < 0)
-        return r;
-    if (remote->relay.port != 0) {
-        r = open_stream(p, call, &toolbox, remote, ret_fd, err);
-        if (r == 0 || err->kind == ATOLL_ERR_ABORTED || err->kind == ATOLL_ERR_DEADLINE_EXCEEDED ||
-            atoll_remote_leases_is_silent(p->leases, record->handle))
-            return r;
-    }
-    if (atoll_remote_relay_start(call, &installer, &remote->relay, &failure) < 0) {
-        if (r == 0)
-            *err = failure;
-        return -failure.errnum;
-    }
-    r = atoll_remote_leases_put(p->leases, record->handle, remote, false, false, err);
-    return r < 0 ? r : open_stream(p, call, &toolbox, remote, ret_fd, err);
+    return r < 0 ? r : atoll_remote_relayed_dial(p, call, &relayed, ret_fd, err);
 }
 
 /* Statistics. */

@@ -117,12 +117,6 @@ static bool lower_lease(struct atoll_remote_provider *p, struct atoll_remote_ans
     return true;
 }
 
-/* Whether a failed request may have created a sandbox all the same. */
-static bool is_unconfirmed(long status)
-{
-    return status == 0 || status >= 500 || (status >= 200 && status < 300);
-}
-
 /* The headers of a create: with the region of the request, if it names one. */
 static int create_headers(const struct atoll_remote_api *given, const struct atoll_spec *spec,
                           struct curl_slist **ret, struct atoll_error *err)
@@ -178,13 +172,15 @@ static int make(struct atoll_remote_provider *p, const struct atoll_remote_api *
         json = atoll_remote_answer_json(&answer);
         r = read_item(json, record, err);
     }
-    *ret_maybe = r < 0 && is_unconfirmed(answer.status);
+    *ret_maybe = r < 0 && atoll_remote_is_unconfirmed(answer.status);
     return r;
 }
 
-static void extend(const char *handle, uint32_t lease_s, char **ret_path, char **ret_body)
+static void extend(const struct atoll_remote_api *api ATOLL_UNUSED,
+                   const struct atoll_remote_sandbox *record, uint32_t lease_s, char **ret_path,
+                   char **ret_body)
 {
-    if (asprintf(ret_path, "/sandboxes/%s/timeout", handle) < 0)
+    if (asprintf(ret_path, "/sandboxes/%s/timeout", record->handle) < 0)
         *ret_path = NULL;
     if (asprintf(ret_body, "{\"timeout\":%u}", lease_s) < 0)
         *ret_body = NULL;

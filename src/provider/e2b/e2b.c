@@ -53,11 +53,7 @@ static const struct atoll_sync_ops ops = {
              .policies = true,
              .networks = 1u << ATOLL_NETWORK_NONE | 1u << ATOLL_NETWORK_BRIDGE},
     .missing_limits = atoll_remote_missing_limits,
-    .create = atoll_remote_op_create,
-    .dial = atoll_remote_op_dial,
-    .inspect = atoll_remote_op_inspect,
-    .list = atoll_remote_op_list,
-    .destroy = atoll_remote_op_destroy,
+    ATOLL_REMOTE_OPERATIONS,
     .pause = atoll_e2b_op_pause,
     .resume = atoll_e2b_op_resume,
     .stats = atoll_e2b_op_stats,
@@ -117,7 +113,7 @@ static const struct atoll_remote_kind kind = {
     .service = &atoll_e2b_service,
     .key_env = "E2B_API_KEY",
     .header = "x-next-token", /* cursor of the next page of a list */
-    .gzip = true,
+    .form = ATOLL_REMOTE_GZIP,
 };
 
 int atoll_e2b_provider_new(const struct atoll_e2b_provider_config *config,

@@ -12,16 +12,23 @@
 #define ATOLL_REMOTE_RUN_DIR "/run/atoll-agent"
 #define ATOLL_REMOTE_AGENT ATOLL_REMOTE_RUN_DIR "/agent"
 #define ATOLL_REMOTE_SOCKET ATOLL_REMOTE_RUN_DIR "/agent.sock"
-/* Starts the relay over HTTP, if it does not run, and prints its line: see relay.h. */
+/* Starts the relay over HTTP, if it does not run, and prints its line: see relay.h. The port follows. */
 #define ATOLL_REMOTE_RELAY_COMMAND                                                     \
     ATOLL_REMOTE_AGENT " --relay " ATOLL_REMOTE_SOCKET " --http " ATOLL_REMOTE_RUN_DIR \
-                       "/relay --detach"
+                       "/relay --detach --port "
 
 struct atoll_remote_agent;
 
-/* path: copied; the file is read when it is first needed, once. gzip: upload() gets it
- * compressed. NULL: out of memory. */
-struct atoll_remote_agent *atoll_remote_agent_new(const char *path, bool gzip);
+/* What upload() gets. */
+enum atoll_remote_form {
+    ATOLL_REMOTE_PLAIN, /* the program */
+    ATOLL_REMOTE_GZIP,  /* compressed */
+    ATOLL_REMOTE_TGZ,   /* in a compressed archive, as ATOLL_REMOTE_ENTRY */
+};
+#define ATOLL_REMOTE_ENTRY ".atoll-agent"
+
+/* path: copied; the file is read when it is first needed, once. NULL: out of memory. */
+struct atoll_remote_agent *atoll_remote_agent_new(const char *path, enum atoll_remote_form form);
 struct atoll_remote_agent *atoll_remote_agent_free(struct atoll_remote_agent *agent);
 
 /* How a process in a sandbox ended. */
@@ -49,7 +56,12 @@ struct atoll_remote_installer {
     void *arg;
     const char *upload_to; /* where upload() can write; NULL: anywhere */
     bool http;             /* also starts the relay over HTTP */
+    uint16_t port;         /* where it listens, at all addresses; 0: a free port of 127.0.0.1 */
 };
+
+/* A command for a shell that runs argv as root and appends the name of the user to argv if it is not
+ * root. NULL: out of memory. The caller frees it. */
+char *atoll_remote_as_root(const char *const *argv);
 
 /* Uploads the agent if it is not there, and starts it. ret: what the script printed. Errors are those of
  * the installer; FAILED_PRECONDITION if it does not start. */

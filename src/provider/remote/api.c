@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SEND_MS 300000
+#define SEND_TRIES 4
+
 char *atoll_remote_dump(json_t *message)
 {
     char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
@@ -78,4 +81,46 @@ int atoll_remote_api_json(const struct atoll_remote_api *api, const struct atoll
     return *ret_json ? 0
                      : atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EBADMSG,
                                   "%s: the answer of %s is not JSON", what, api->service->name);
+}
+
+int atoll_remote_api_send(const struct atoll_remote_api *api, const struct atoll_sync_call *call,
+                          const char *what, const char *path, const char *content_type,
+                          const char *more_header, const void *bytes, size_t n,
+                          struct atoll_error *err)
+{
+    ATOLL_REMOTE_AUTOANSWER struct atoll_remote_answer answer = {0};
+    ATOLL_REMOTE_AUTOSLIST struct curl_slist *headers = NULL;
+    ATOLL_AUTOFREE char *url = NULL;
+    struct atoll_remote_request request = {.what = what,
+                                           .method = "POST",
+                                           .body = bytes,
+                                           .body_len = n,
+                                           .timeout_ms = SEND_MS,
+                                           .tries = SEND_TRIES};
+    int r = 0;
+
+    if (asprintf(&url, "%s%s", api->url, path) < 0)
+        return atoll_fail_errno(err, ENOMEM, "%s", what);
+    for (const struct curl_slist *h = api->headers; r == 0 && h; h = h->next)
+        if (strncasecmp(h->data, "Content-Type:", 13) != 0)
+            r = atoll_remote_header(&headers, err, "%s", h->data);
+    if (r == 0)
+        r = atoll_remote_header(&headers, err, "%s", content_type);
+    if (r == 0 && more_header)
+        r = atoll_remote_header(&headers, err, "%s", more_header);
+    if (r == 0)
+        r = atoll_remote_header(&headers, err, "Expect:");
+    if (r < 0)
+        return r;
+    request.url = url;
+    request.headers = headers;
+    r = atoll_remote_http_ask(api->http, call, &request, &answer, err);
+    if (r == 0 && (answer.status < 200 || answer.status > 299))
+        r = atoll_remote_api_refused(api, what, &answer, err);
+    return r;
+}
+
+bool atoll_remote_is_unconfirmed(long status)
+{
+    return status == 0 || status >= 500 || status == 408 || (status >= 200 && status < 300);
 }

@@ -12,6 +12,7 @@ struct atoll_remote_api {
     char *url;                  /* in front of every path */
     struct curl_slist *headers; /* of every request, the key among them */
     const char *secret;         /* removed from error texts; may be NULL */
+    const char *scope;          /* of a service whose keys need more to name an account */
     const char *header;         /* header of every answer to return; may be NULL */
     int64_t timeout_ms;         /* of one request; 0: only the deadline of the call */
 };
@@ -25,6 +26,14 @@ int atoll_remote_api_ask(const struct atoll_remote_api *api, const struct atoll_
 int atoll_remote_api_json(const struct atoll_remote_api *api, const struct atoll_sync_call *call,
                           const char *what, const char *method, const char *path, json_t *body,
                           json_t **ret_json, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Sends bytes that are not JSON, by POST: content_type is "Content-Type: …", more_header a further one
+ * or NULL. Repeated after "later" (retry.h). Every status except 2xx is an error. */
+int atoll_remote_api_send(const struct atoll_remote_api *api, const struct atoll_sync_call *call,
+                          const char *what, const char *path, const char *content_type,
+                          const char *more_header, const void *bytes, size_t n,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Whether a failed request to make something may have made it all the same. status 0: no answer. */
+bool atoll_remote_is_unconfirmed(long status);
 /* The error of an answer whose status is not 2xx. */
 int atoll_remote_api_refused(const struct atoll_remote_api *api, const char *what,
                              const struct atoll_remote_answer *answer, struct atoll_error *err);

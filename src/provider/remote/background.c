@@ -39,9 +39,14 @@ static void on_done(struct atoll_remote_transfer *t, CURLcode code)
     long status = t->answer.status;
 
     if (e->handle[0]) {
-        /* 404: the sandbox is gone and needs no more time; inspect() will report it. */
-        bool moved = code == CURLE_OK && ((status >= 200 && status < 300) || status == 404);
-        atoll_remote_leases_extended(e->pump->config.leases, e->handle, moved);
+        const struct atoll_remote_pump_config *c = &e->pump->config;
+        /* 404, 410: the sandbox is gone and needs no more time; inspect() will report it. */
+        bool moved =
+            code == CURLE_OK && ((status >= 200 && status < 300) || status == 404 || status == 410);
+
+        if (code == CURLE_OK && c->extended)
+            c->extended(c->arg, e->handle, &t->answer);
+        atoll_remote_leases_extended(c->leases, e->handle, moved);
     }
     task_free(e);
 }

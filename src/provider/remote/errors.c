@@ -59,7 +59,10 @@ static void clean(char *text, const char *secret)
 char *atoll_remote_text(const char *body, size_t n, const char *field, const char *secret)
 {
     json_t *json = json_loadb(body ? body : "", n, 0, NULL);
-    const char *value = json_string_value(json_object_get(json, field));
+    size_t outer = strcspn(field, ".");
+    const json_t *of = field[outer] ? json_object_getn(json, field, outer) : json;
+    const char *value =
+        json_string_value(json_object_get(of, field[outer] ? field + outer + 1 : field));
     char *text = strdup(value ? value : "");
 
     json_decref(json);

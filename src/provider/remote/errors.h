@@ -22,6 +22,7 @@ struct atoll_remote_service {
     const char *key_header;     /* with the key: "X-API-Key: " */
     const char *credential;     /* field of a request with the client's own key: "e2b.apiKey" */
     const char *message, *code; /* fields of the JSON of its errors; NULL: "message", "code" */
+    bool scoped;                /* a client's own key is "KEY SCOPE": see account.h */
 };
 
 /* The rule for an answer; status is not 2xx. code may be NULL. */
@@ -36,5 +37,5 @@ int atoll_remote_refused(struct atoll_error *err, const struct atoll_remote_serv
                          uint32_t retry_after_s, const char *secret);
 
 /* A text of the JSON object `body`, printable and without the secret; "" without one, NULL
- * when out of memory. The caller frees it. */
+ * when out of memory. field: its name, or "OBJECT.NAME". The caller frees it. */
 char *atoll_remote_text(const char *body, size_t n, const char *field, const char *secret);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "provider/remote/provider.h"
+#include "provider/remote/wait.h"
 
 #define LIST_MAX 16384 /* sandboxes; a list with more of ours is not trusted to end */
 #define CURSOR_MAX 1024
@@ -178,6 +179,33 @@ int atoll_remote_op_destroy(struct atoll_sync_provider *base, const struct atoll
     if (r == 0 && (!spec->handle[0] || atoll_remote_leases_is_unconfirmed(p->leases, spec->id)))
         r = remove_by_id(p, &account.api, call, "destroy", spec->id, err);
     return r;
+}
+
+/* Waiting. */
+
+int atoll_remote_await(struct atoll_remote_provider *p, const struct atoll_remote_api *api,
+                       const struct atoll_sync_call *call, const char *what, int state,
+                       struct atoll_remote_sandbox *record, struct atoll_error *err)
+{
+    char handle[sizeof(record->handle)];
+    struct atoll_remote_wait wait = {0};
+    int r = 0;
+
+    memcpy(handle, record->handle, sizeof(handle));
+    for (;;) {
+        if (r == 0 && !record->changing && (int)record->state == state)
+            return 0;
+        if (r == 0 && !record->changing)
+            return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPROTO, "%s: %s %s", what,
+                              p->api.service->name,
+                              record->cause[0] ? record->cause : "left it in another state");
+        r = atoll_remote_wait(&wait, p->api.http, call, what, r, err);
+        if (r < 0)
+            return r;
+        r = p->remote_ops->look(p, api, call, what, handle, record, err);
+        if (r < 0)
+            memcpy(record->handle, handle, sizeof(handle));
+    }
 }
 
 /* Making. */

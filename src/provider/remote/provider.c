@@ -71,19 +71,37 @@ static int extend(void *arg, const char *handle, uint32_t lease_s,
     struct atoll_error ignored;
     int r = record ? 0 : -ENOMEM;
 
-    if (r == 0)
-        (void)atoll_remote_leases_get(p->leases, handle, record);
+    if (r == 0 && !atoll_remote_leases_get(p->leases, handle, record))
+        r = -ENOENT;
     if (r == 0)
         r = atoll_remote_account_open(&p->api, record->key, &account, &ignored);
     if (r == 0)
         r = atoll_remote_headers(&ret->headers, account.api.headers, NULL);
-    p->remote_ops->extend(handle, lease_s, &path, &ret->body);
+    if (r == 0)
+        p->remote_ops->extend(&account.api, record, lease_s, &path, &ret->body);
     if (path && asprintf(&ret->url, "%s%s", p->api.url, path) < 0)
         ret->url = NULL;
     if (record)
         explicit_bzero(record, p->remote_ops->record_size);
     free(record);
     return r == 0 && ret->url && ret->body ? 0 : -ENOMEM;
+}
+
+static void extended(void *arg, const char *handle, const struct atoll_remote_answer *answer)
+{
+    struct atoll_remote_provider *p = arg;
+    struct atoll_remote_sandbox *record = calloc(1, p->remote_ops->record_size);
+    ATOLL_REMOTE_AUTOJSON json_t *json = atoll_remote_answer_json(answer);
+    struct atoll_error ignored;
+
+    if (record && p->remote_ops->extended && answer->status / 100 == 2 &&
+        atoll_remote_leases_get(p->leases, handle, record)) {
+        p->remote_ops->extended(json, record);
+        (void)!atoll_remote_leases_put(p->leases, handle, record, false, false, &ignored);
+    }
+    if (record)
+        explicit_bzero(record, p->remote_ops->record_size);
+    free(record);
 }
 
 static int start(struct atoll_remote_provider *p, const struct atoll_remote_kind *kind,
@@ -98,7 +116,7 @@ static int start(struct atoll_remote_provider *p, const struct atoll_remote_kind
         return r;
     p->api.header = kind->header;
     p->api.timeout_ms = REQUEST_MS;
-    p->agent = atoll_remote_agent_new(c->agent_path, kind->gzip);
+    p->agent = atoll_remote_agent_new(c->agent_path, kind->form);
     p->leases = atoll_remote_leases_new(service, c->timeout_s, p->remote_ops->record_size);
     if (!p->leases || !p->agent)
         return atoll_fail_errno(err, ENOMEM, "%s", p->base.ops->name);
@@ -107,6 +125,7 @@ static int start(struct atoll_remote_provider *p, const struct atoll_remote_kind
                                                                     .secret = p->key,
                                                                     .leases = p->leases,
                                                                     .extend = extend,
+                                                                    .extended = extended,
                                                                     .arg = p,
                                                                     .extend_method = "POST"},
                                  &p->pump, err);
@@ -204,6 +223,12 @@ json_t *atoll_remote_labels(const struct atoll_remote_provider *p, const struct 
     return all;
 }
 
+void atoll_remote_put_text(json_t *body, const char *name, const char *text)
+{
+    if (text && *text)
+        (void)json_object_set_new(body, name, json_string(text));
+}
+
 json_t *atoll_remote_env(const char *const *env)
 {
     json_t *all = json_object();
@@ -234,6 +259,23 @@ bool atoll_remote_is_token(const char *text)
         if (*text <= ' ' || *text > '~')
             return false;
     return true;
+}
+
+bool atoll_remote_is_safe_url(const struct atoll_remote_provider *p, const char *url)
+{
+    bool tls = strncmp(url, "https://", 8) == 0;
+
+    return (tls || strncmp(url, "http://", 7) == 0) &&
+           (tls || strncmp(p->api.url, "https://", 8) != 0) && !strpbrk(url, "?#@\"\\");
+}
+
+void atoll_remote_set_cause(struct atoll_remote_sandbox *record, const char *before,
+                            const char *reason)
+{
+    (void)snprintf(record->cause, sizeof(record->cause), "%s%.80s", before, reason);
+    for (char *c = record->cause; *c; c++)
+        if (*c < ' ' || *c > '~')
+            *c = ' ';
 }
 
 bool atoll_remote_take_field(const json_t *object, const char *name, char *out, size_t cap)

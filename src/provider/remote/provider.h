@@ -25,6 +25,7 @@ struct atoll_remote_sandbox {
         ATOLL_REMOTE_PAUSED,
         ATOLL_REMOTE_STOPPED, /* without processes */
     } state;
+    bool changing;                      /* its state is about to change */
     char cause[120];                    /* STOPPED: for users; may be "" */
     char key[ATOLL_REMOTE_KEY_MAX + 1]; /* the client's own; "": that of the provider */
 };
@@ -61,8 +62,12 @@ struct atoll_remote_ops {
     /* Opens a stream to the agent; may change the record. */
     int (*dial_agent)(struct atoll_remote_provider *p, const struct atoll_sync_call *call,
                       struct atoll_remote_sandbox *record, int *ret_fd, struct atoll_error *err);
-    /* The request that gives it lease_s more seconds, by POST: path and body, malloced, or NULL. */
-    void (*extend)(const char *handle, uint32_t lease_s, char **ret_path, char **ret_body);
+    /* The request after which it lives lease_s seconds from now, by POST: path and body, malloced, or
+     * NULL. On the thread of the streams, as extended(). */
+    void (*extend)(const struct atoll_remote_api *api, const struct atoll_remote_sandbox *record,
+                   uint32_t lease_s, char **ret_path, char **ret_body);
+    /* Reads the answer to that, of status 2xx, into the record; may be NULL. */
+    void (*extended)(const json_t *answer, struct atoll_remote_sandbox *record);
     size_t record_size;
 };
 
@@ -108,9 +113,9 @@ struct atoll_remote_kind {
         *ops; /* its capabilities are copied, with the isolation of the config */
     const struct atoll_remote_ops *remote_ops;
     const struct atoll_remote_service *service;
-    const char *key_env; /* the variable of the key, if the config names none */
-    const char *header;  /* of every answer to return: see api.h; may be NULL */
-    bool gzip;           /* uploads of the agent are compressed */
+    const char *key_env;         /* the variable of the key, if the config names none */
+    const char *header;          /* of every answer to return: see api.h; may be NULL */
+    enum atoll_remote_form form; /* of uploads of the agent */
 };
 
 /* p: zeroed, except api.url and further headers of requests. isolation: if the config names none. On
@@ -139,6 +144,13 @@ int atoll_remote_keep(struct atoll_remote_provider *p, const struct atoll_spec *
                       struct atoll_remote_sandbox *record, bool fresh,
                       struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* Until the sandbox has that state, by look(). FAILED_PRECONDITION: it has another one that does not change
+ * by itself. The record has what is known of it. */
+int atoll_remote_await(struct atoll_remote_provider *p, const struct atoll_remote_api *api,
+                       const struct atoll_sync_call *call, const char *what, int state,
+                       struct atoll_remote_sandbox *record,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;
+
 /* missing_limits of a service whose templates have sizes: memory and CPUs hold if a size fits. */
 uint32_t atoll_remote_missing_limits(const struct atoll_sync_provider *base,
                                      const struct atoll_spec *spec);
@@ -149,6 +161,8 @@ const char *atoll_remote_template(const struct atoll_remote_provider *p,
 json_t *atoll_remote_labels(const struct atoll_remote_provider *p, const struct atoll_spec *spec);
 #define ATOLL_REMOTE_LABEL_ID "atoll_id"
 #define ATOLL_REMOTE_LABEL_DAEMON "atoll_daemon"
+/* Adds a text to the body of a request, unless it is NULL or "". */
+void atoll_remote_put_text(json_t *body, const char *name, const char *text);
 /* NAME=VALUE as an object; values that are not UTF-8 are left out: the agent gives them to commands. */
 json_t *atoll_remote_env(const char *const *env);
 
@@ -157,6 +171,11 @@ json_t *atoll_remote_env(const char *const *env);
 bool atoll_remote_take_field(const json_t *object, const char *name, char *out, size_t cap);
 bool atoll_remote_is_made_of(const char *text, const char *more); /* letters, digits, and `more` */
 bool atoll_remote_is_token(const char *text);                     /* printable, without spaces */
+/* Whether the service may name this URL: http only if its own is, and no user, query or fragment. */
+bool atoll_remote_is_safe_url(const struct atoll_remote_provider *p, const char *url);
+/* The cause of a sandbox that is stopped, from a text of the service; made printable. */
+void atoll_remote_set_cause(struct atoll_remote_sandbox *record, const char *before,
+                            const char *reason);
 /* Our id in the labels of a sandbox, or "". */
 void atoll_remote_take_id(const json_t *labels, char out[33]);
 uint64_t atoll_remote_take_count(const json_t *object, const char *name);
@@ -177,3 +196,9 @@ int atoll_remote_op_list(struct atoll_sync_provider *base, const struct atoll_sy
 int atoll_remote_op_destroy(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
                             const struct atoll_spec *spec,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* These, in a table of operations. */
+#define ATOLL_REMOTE_OPERATIONS                                       \
+    .create = atoll_remote_op_create, .dial = atoll_remote_op_dial,   \
+    .inspect = atoll_remote_op_inspect, .list = atoll_remote_op_list, \
+    .destroy = atoll_remote_op_destroy

@@ -57,6 +57,8 @@ struct atoll_remote_pump_config {
      * error. On the pump's thread; < 0: tried again later. */
     int (*extend)(void *arg, const char *handle, uint32_t lease_s,
                   struct atoll_remote_extension *ret);
+    /* Receives the answer of the service; may be NULL. The same thread. */
+    void (*extended)(void *arg, const char *handle, const struct atoll_remote_answer *answer);
     void *arg;
     const char *extend_method;
 };

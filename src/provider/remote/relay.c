@@ -33,10 +33,14 @@ int atoll_remote_relay_start(const struct atoll_sync_call *call,
                              const struct atoll_remote_installer *i, struct atoll_remote_relay *ret,
                              struct atoll_error *err)
 {
-    static const char *const argv[] = {"/bin/sh", "-c", "exec " ATOLL_REMOTE_RELAY_COMMAND, "sh",
-                                       NULL};
+    char port[8];
+    const char *const argv[] = {"/bin/sh", "-c", "exec " ATOLL_REMOTE_RELAY_COMMAND "\"$1\"",
+                                "sh",      port, NULL};
     struct atoll_remote_exit exit = {0};
-    int r = i->run(i->arg, call, argv, &exit, err);
+    int r;
+
+    (void)snprintf(port, sizeof(port), "%u", i->port);
+    r = i->run(i->arg, call, argv, &exit, err);
 
     if (r == 0 && (exit.code != 0 || !atoll_remote_relay_read(exit.text, ret)))
         r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EBADMSG,

@@ -35,10 +35,10 @@ def test_what_cannot_start_is_an_error(box):
     assert answer.status in (400, 404), answer.body
 
 
-def test_environment_directory_and_user(box):
+def test_environment_directory_and_user(place, box):
     answer = box.out("echo $COLOUR; pwd", env={"COLOUR": "deep green"}, cwd="/tmp")
     assert answer == "deep green\n/tmp"
-    assert box.out("id -u; pwd; echo $HOME") == "1000\n/home/user\n/home/user"
+    assert box.out("id -u; pwd; echo $HOME") == f"{place.uid}\n{place.home}\n{place.home}"
     assert box.out("id -u", user="root") == "0"
 
 

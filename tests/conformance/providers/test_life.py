@@ -50,9 +50,7 @@ def test_health(box):
 
 
 def test_stats(place, box):
-    if not place.can("stats"):
-        assert box.get("stats").status == 501
-        return
+    """Where the provider does not measure, the agent sums over the processes."""
     box.out("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done")
     stats = box.get("stats").json
     assert stats["memory"]["used_bytes"] > 0 and stats["uptime_seconds"] > 0

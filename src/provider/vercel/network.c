@@ -1,0 +1,174 @@
+/*
+ * A network policy in Vercel's terms: allowed domains, with rules for their requests, and subnets that are
+ * allowed or denied. Denied subnets are asked first, and the rest is denied, unless "*" is allowed. What
+ * these terms cannot express is refused: a sandbox never reaches more than its policy allows.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "network/policy.h"
+#include "provider/vercel/messages.h"
+
+#define TEXT_MAX (ATOLL_NETWORK_TARGET_TEXT + 4)
+
+static int refuse(struct atoll_error *err, const char *what)
+{
+    return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                      "vercel cannot enforce this network policy: %s", what);
+}
+
+static int check_target(const struct atoll_network_rule *rule, struct atoll_error *err)
+{
+    const struct atoll_network_target *t = &rule->target;
+
+    if (t->any)
+        return refuse(err, "it has a rule for everything");
+    if (t->port_first != 0)
+        return refuse(err, "it has rules for ports");
+    if (t->domain && !rule->allow)
+        return refuse(err, "it denies a domain");
+    if (!t->domain && (t->bits < 96 || !IN6_IS_ADDR_V4MAPPED(&t->address)))
+        return refuse(err, "it has rules for IPv6 addresses");
+    return 0;
+}
+
+/* Denied subnets are asked first there: a rule that allows must not precede one that denies. */
+static int check(const struct atoll_network_policy *policy, struct atoll_error *err)
+{
+    bool allows = false;
+    int r = 0;
+
+    if (*policy->network)
+        return refuse(err, "it names an isolated network");
+    if (policy->mbps != 0)
+        return refuse(err, "it limits the bandwidth");
+    if (policy->proxy_address)
+        return refuse(err, "it has a proxy");
+    for (size_t i = 0; r == 0 && i < policy->rule_count; i++) {
+        r = check_target(&policy->rules[i], err);
+        if (r == 0 && !policy->rules[i].allow && allows)
+            r = refuse(err, "a rule that denies follows one that allows");
+        allows |= policy->rules[i].allow;
+    }
+    return r;
+}
+
+/* One text for a target: how the service names it. */
+static void print(const struct atoll_network_target *t, char text[TEXT_MAX])
+{
+    size_t n;
+
+    atoll_network_target_print(t, text, ATOLL_NETWORK_TARGET_TEXT);
+    n = strlen(text);
+    /* The service wants ranges: an address is one of its own. */
+    if (!t->domain && t->bits == 128)
+        (void)snprintf(text + n, TEXT_MAX - n, "/32");
+}
+
+static void put_rules(const struct atoll_network_policy *policy, json_t *domains, json_t *allowed,
+                      json_t *denied)
+{
+    char text[TEXT_MAX];
+
+    for (size_t i = 0; i < policy->rule_count; i++) {
+        const struct atoll_network_rule *rule = &policy->rules[i];
+
+        print(&rule->target, text);
+        if (rule->target.domain)
+            (void)json_object_set_new(domains, text, json_array());
+        else
+            (void)json_array_append_new(rule->allow ? allowed : denied, json_string(text));
+    }
+    if (policy->otherwise_allow)
+        (void)json_object_set_new(domains, "*", json_array());
+}
+
+static json_t *transform_json(const struct atoll_network_transform *t)
+{
+    json_t *rule = json_object(), *headers = json_object();
+
+    for (size_t i = 0; i < t->header_count; i++)
+        (void)json_object_set_new(headers, t->headers[i].name, json_string(t->headers[i].value));
+    if (json_object_size(headers) > 0)
+        (void)json_object_set_new(rule, "transform", json_pack("[{s:O}]", "headers", headers));
+    json_decref(headers);
+    if (t->forward)
+        (void)json_object_set_new(rule, "forwardURL", json_string(t->forward));
+    if (t->status != 0)
+        (void)json_object_set_new(
+            rule, "response",
+            json_pack("{s:i, s:s*}", "statusCode", (int)t->status, "body", t->body));
+    return rule;
+}
+
+static int put_transforms(const struct atoll_network_policy *policy, json_t *domains,
+                          struct atoll_error *err)
+{
+    char text[TEXT_MAX];
+
+    for (size_t i = 0; i < policy->transform_count; i++) {
+        const struct atoll_network_transform *t = &policy->transforms[i];
+        json_t *rules;
+
+        if (t->target.port_first != 0)
+            return refuse(err, "a transform is for a port");
+        if (t->match)
+            return refuse(err, "a transform is for a part of the requests to a domain");
+        for (size_t k = 0; k < t->header_count; k++)
+            if (strstr(t->headers[k].value, "${"))
+                return refuse(err, "a header has a secret, which stays on this host");
+        print(&t->target, text);
+        rules = json_object_get(domains, text);
+        /* A transform would allow its domain there. */
+        if (!rules && !policy->otherwise_allow)
+            return refuse(err, "a transform is for a domain that no rule allows by that name");
+        if (json_array_size(rules) > 0)
+            return refuse(err, "a domain has two transforms");
+        if (!rules)
+            (void)json_object_set_new(domains, text, json_array());
+        (void)json_array_append_new(json_object_get(domains, text), transform_json(t));
+    }
+    return 0;
+}
+
+static int translate(const struct atoll_network_policy *policy, json_t **ret,
+                     struct atoll_error *err)
+{
+    json_t *domains, *allowed, *denied;
+    int r = check(policy, err);
+
+    *ret = NULL;
+    if (r < 0 || (policy->otherwise_allow && policy->rule_count + policy->transform_count == 0))
+        return r;
+    if (policy->rule_count + policy->transform_count == 0) {
+        *ret = json_pack("{s:s}", "mode", "deny-all");
+        return 0;
+    }
+    domains = json_object();
+    allowed = json_array();
+    denied = json_array();
+    put_rules(policy, domains, allowed, denied);
+    r = put_transforms(policy, domains, err);
+    if (r == 0)
+        *ret = json_pack("{s:O, s:{s:O, s:O}}", "allow", domains, "subnets", "allow", allowed,
+                         "deny", denied);
+    json_decref(domains);
+    json_decref(allowed);
+    json_decref(denied);
+    return r;
+}
+
+int atoll_vercel_network(const char *policy_json, json_t **ret, struct atoll_error *err)
+{
+    ATOLL_REMOTE_AUTOJSON json_t *json = policy_json ? json_loads(policy_json, 0, NULL) : NULL;
+    struct atoll_network_policy *policy = NULL;
+    int r;
+
+    if (policy_json && !json)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the policy is not JSON");
+    r = atoll_network_policy_parse(json, &policy, err);
+    if (r == 0)
+        r = translate(policy, ret, err);
+    (void)atoll_network_policy_free(policy);
+    return r;
+}
