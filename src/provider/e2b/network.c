@@ -78,6 +78,8 @@ static int check_transforms(const struct atoll_network_policy *policy, struct at
     for (size_t i = 0; i < policy->transform_count; i++) {
         const struct atoll_network_transform *t = &policy->transforms[i];
 
+        if (t->match)
+            return refuse(err, "a transform is for a part of the requests to a domain");
         if (t->forward || t->status != 0)
             return refuse(err, "a transform does more than to add headers");
         if (t->target.subdomains || t->target.port_first != 0)
