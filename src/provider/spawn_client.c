@@ -27,6 +27,12 @@ static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret
     if (r < 0)
         return r;
     (void)atoll_fail(ret_error, (enum atoll_error_kind)msg.kind, msg.errnum, "%s", msg.text);
+    if (ret_error->kind == ATOLL_ERR_INTERNAL && atoll_errno_is_full(ret_error->errnum)) {
+        ret_error->kind = ATOLL_ERR_RESOURCE_EXHAUSTED;
+        atoll_advise(ret_error,
+                     "free some space on the disk of the daemon's state directory; if the "
+                     "disk of the sandbox is full, in the sandbox");
+    }
     return 0;
 }
 

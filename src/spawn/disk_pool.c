@@ -15,6 +15,7 @@
 #include "spawn/layers.h"
 #include "spawn/loop_device.h"
 #include "spawn/paths.h"
+#include "spawn/pool_bound.h"
 #include "sys/mnt.h"
 
 #define ABOVE "above/" /* in gVisor's instance: the native state directory */
@@ -199,6 +200,8 @@ void atoll_disk_pool_open(struct atoll_spawn_host *host)
 
     if (r >= 0)
         r = prepare(top, &err);
+    if (r >= 0 && !below && faccessat(host->state_fd, ATOLL_DISK_POOL_IMAGE, F_OK, 0) == 0)
+        r = atoll_pool_bound_open(host, top, &err);
     if (r < 0 && r != -ENOENT)
         atoll_log(ATOLL_LOG_WARN, "there are no copy-on-write disks", "error", err.text, NULL);
     if (r < 0 || below)
@@ -207,13 +210,13 @@ void atoll_disk_pool_open(struct atoll_spawn_host *host)
     put_unused_aside(host);
 }
 
-static int make_disk(int pool, const char *name, struct atoll_error *err)
+static int make_disk(int pool, const char *name, uint64_t group, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int top = ATOLL_NO_FD;
     int r = -atoll_fault("spawn.pool_disk");
 
     if (r == 0)
-        r = atoll_btrfs_make(pool, name);
+        r = atoll_btrfs_make(pool, name, group);
     if (r < 0)
         return atoll_fail_errno(err, -r, "make a disk in the pool");
     top = openat(pool, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -254,7 +257,8 @@ int atoll_disk_pool_mount_disk(struct atoll_plan_run *b, const struct atoll_po_d
     if (b->ids.mode != ATOLL_IDS_RANGE || b->layer_userns_fd < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "a disk without an id map");
     atoll_disk_pool_name(name, b->kept_disk ? ATOLL_DISK_POOL_KEPT : ATOLL_DISK_POOL_DISK, b->id);
-    r = b->existing_disk ? lift_limit(pool, name, err) : make_disk(pool, name, err);
+    r = b->existing_disk ? lift_limit(pool, name, err)
+                         : make_disk(pool, name, b->host->pool_group, err);
     if (r < 0)
         return r;
     b->cow_disk_bytes = disk->size_bytes;
@@ -349,7 +353,8 @@ static int do_flush(const void *arg)
     atoll_disk_pool_name(disk, ATOLL_DISK_POOL_KEPT, w->id);
     atoll_disk_pool_name(name, ATOLL_DISK_POOL_PASSING, w->id);
     source = atoll_paths_open(w->host->pool_fd, disk, O_RDONLY | O_DIRECTORY);
-    r = source < 0 ? source : atoll_btrfs_snapshot(w->host->pool_fd, name, source);
+    r = source < 0 ? source
+                   : atoll_btrfs_snapshot(w->host->pool_fd, name, source, w->host->pool_group);
     /* While this one exists, files that are removed from the disk free nothing. */
     return r < 0 ? r : atoll_btrfs_remove_soon(w->host->pool_fd, name);
 }

@@ -23,6 +23,7 @@
 #include "spawn/keeper.h"
 #include "spawn/leftovers.h"
 #include "spawn/own_root.h"
+#include "spawn/pool_bound.h"
 #include "spawn/server.h"
 #include "spawn/spare.h"
 
@@ -170,6 +171,7 @@ static int serve(struct atoll_error *err)
         r = atoll_hidden_start(loop, &host, &hidden, err);
     if (r < 0)
         return r;
+    atoll_pool_bound_start(loop, &host);
     r = atoll_fault("spawn.listen");
     fd = r != 0 ? atoll_fail_errno(err, r, "fault") : listen_for_daemon(host.state_fd, err);
     if (fd < 0)

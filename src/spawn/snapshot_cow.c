@@ -26,12 +26,12 @@ struct job {
 
 static int flush(const struct job *j)
 {
-    int pool = j->w->host->pool_fd;
+    const struct atoll_spawn_host *host = j->w->host;
     int r = -atoll_fault("spawn.snapshot_copy");
 
     if (r == 0)
-        r = atoll_btrfs_snapshot(pool, j->name, j->source);
-    return r < 0 ? r : atoll_btrfs_remove(pool, j->name);
+        r = atoll_btrfs_snapshot(host->pool_fd, j->name, j->source, host->pool_group);
+    return r < 0 ? r : atoll_btrfs_remove(host->pool_fd, j->name);
 }
 
 /* Of the disk only the writable layer stays. */
@@ -128,7 +128,7 @@ int atoll_snapshot_cow(const struct atoll_snapshot_work *w, const char *disk)
     if (r == 0)
         r = -atoll_fault("spawn.snapshot_still");
     if (r == 0)
-        r = atoll_btrfs_snapshot(w->host->pool_fd, j.name, source);
+        r = atoll_btrfs_snapshot(w->host->pool_fd, j.name, source, w->host->pool_group);
     if (r == 0)
         r = atoll_fd_write_all(w->link_fd, &nothing_known, sizeof(nothing_known));
     return r < 0 ? r : keep(&j);

@@ -52,19 +52,39 @@ static int set_name(char *out, size_t cap, const char *name)
     return (size_t)snprintf(out, cap, "%s", name) < cap ? 0 : -ENAMETOOLONG;
 }
 
-int atoll_btrfs_make(int dir, const char *name)
+/* What a new subvolume is a member of from its first block on. */
+struct membership {
+    struct btrfs_qgroup_inherit head;
+    uint64_t group;
+};
+
+static void set_group(struct btrfs_ioctl_vol_args_v2 *args, struct membership *m, uint64_t group)
+{
+    if (group == ATOLL_BTRFS_NO_GROUP)
+        return;
+    *m = (struct membership){.head = {.num_qgroups = 1}, .group = group};
+    args->flags |= BTRFS_SUBVOL_QGROUP_INHERIT;
+    args->size = sizeof(*m);
+    args->qgroup_inherit = &m->head;
+}
+
+int atoll_btrfs_make(int dir, const char *name, uint64_t group)
 {
     struct btrfs_ioctl_vol_args_v2 args = {0};
+    struct membership m;
     int r = set_name(args.name, sizeof(args.name), name);
 
+    set_group(&args, &m, group);
     return r < 0 ? r : result(ioctl(dir, BTRFS_IOC_SUBVOL_CREATE_V2, &args));
 }
 
-int atoll_btrfs_snapshot(int dir, const char *name, int source)
+int atoll_btrfs_snapshot(int dir, const char *name, int source, uint64_t group)
 {
     struct btrfs_ioctl_vol_args_v2 args = {.fd = source};
+    struct membership m;
     int r = set_name(args.name, sizeof(args.name), name);
 
+    set_group(&args, &m, group);
     return r < 0 ? r : result(ioctl(dir, BTRFS_IOC_SNAP_CREATE_V2, &args));
 }
 
@@ -89,12 +109,42 @@ int atoll_btrfs_remove_soon(int dir, const char *name)
     return r;
 }
 
-int atoll_btrfs_limit(int fd, uint64_t bytes)
+static int limit(int fd, uint64_t group, uint64_t bytes)
 {
     struct btrfs_ioctl_qgroup_limit_args args = {
-        .lim = {.flags = BTRFS_QGROUP_LIMIT_MAX_RFER, .max_rfer = bytes}};
+        .qgroupid = group, .lim = {.flags = BTRFS_QGROUP_LIMIT_MAX_RFER, .max_rfer = bytes}};
 
     return result(ioctl(fd, BTRFS_IOC_QGROUP_LIMIT, &args));
+}
+
+int atoll_btrfs_limit(int fd, uint64_t bytes)
+{
+    return limit(fd, 0, bytes); /* 0: of the file's subvolume */
+}
+
+int atoll_btrfs_limit_all(int fd, uint64_t bytes)
+{
+    return limit(fd, ATOLL_BTRFS_ALL, bytes);
+}
+
+int atoll_btrfs_make_all(int fd)
+{
+    struct btrfs_ioctl_qgroup_create_args args = {.create = 1, .qgroupid = ATOLL_BTRFS_ALL};
+    int r = result(ioctl(fd, BTRFS_IOC_QGROUP_CREATE, &args));
+
+    return r == -EEXIST ? 0 : r;
+}
+
+int atoll_btrfs_join_all(int fd)
+{
+    struct btrfs_ioctl_qgroup_assign_args args = {.assign = 1, .dst = ATOLL_BTRFS_ALL};
+    struct atoll_btrfs_group group;
+    int r = atoll_btrfs_group_of(fd, &group);
+
+    args.src = r < 0 ? 0 : group.subvolume;
+    if (r == 0)
+        r = result(ioctl(fd, BTRFS_IOC_QGROUP_ASSIGN, &args));
+    return r == -EEXIST ? 0 : r;
 }
 
 int atoll_btrfs_group_of(int fd, struct atoll_btrfs_group *ret)
@@ -109,39 +159,74 @@ int atoll_btrfs_group_of(int fd, struct atoll_btrfs_group *ret)
     return 0;
 }
 
+#define GROUP_PATH_CAP 128
+
+/* Below the top of sysfs. The number of a group has its level in the upper 16 bits. */
+static void group_path(char out[static GROUP_PATH_CAP], const uint8_t *u, uint64_t group)
+{
+    (void)snprintf(out, GROUP_PATH_CAP,
+                   "fs/btrfs/%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
+                   "%02x%02x%02x%02x%02x%02x/qgroups/%u_%llu",
+                   u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12],
+                   u[13], u[14], u[15], (unsigned)(group >> 48),
+                   (unsigned long long)(group & (ATOLL_BTRFS_ALL - 1)));
+}
+
 static int open_group(const struct atoll_btrfs_group *group)
 {
-    const uint8_t *u = group->file_system;
-    char path[128];
+    char path[sizeof("/sys/") + GROUP_PATH_CAP] = "/sys/";
     int fd;
 
-    (void)snprintf(path, sizeof(path),
-                   "/sys/fs/btrfs/%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
-                   "%02x%02x%02x%02x%02x%02x/qgroups/0_%llu",
-                   u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12],
-                   u[13], u[14], u[15], (unsigned long long)group->subvolume);
+    group_path(path + strlen(path), group->file_system, group->subvolume);
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
 }
 
+int atoll_btrfs_open_all(int sysfs, int fd)
+{
+    struct btrfs_ioctl_fs_info_args info = {0};
+    char path[GROUP_PATH_CAP];
+    int dir;
+
+    if (ioctl(fd, BTRFS_IOC_FS_INFO, &info) < 0)
+        return -errno;
+    group_path(path, info.fsid, ATOLL_BTRFS_ALL);
+    dir = openat(sysfs, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return dir < 0 ? -errno : dir;
+}
+
+static int add_figure(int group, const char *name, uint64_t *sum)
+{
+    char text[32];
+    int r = atoll_fd_read_file(group, name, text, sizeof(text));
+
+    if (r >= 0)
+        *sum += strtoull(text, NULL, 10);
+    return r < 0 ? r : 0;
+}
+
+int atoll_btrfs_stored(int group, uint64_t *ret_bytes)
+{
+    uint64_t sum = 0;
+    int r = add_figure(group, "referenced", &sum);
+
+    if (r == 0)
+        *ret_bytes = sum;
+    return r;
+}
+
 int atoll_btrfs_used(const struct atoll_btrfs_group *group, uint64_t *ret_bytes)
 {
-    /* Reservations for metadata are far larger than what is used of them. */
-    static const char *const parts[] = {"referenced", "rsv_data"};
     ATOLL_AUTOCLOSE int dir = open_group(group);
     uint64_t sum = 0;
-    char text[32];
+    int r = dir < 0 ? dir : add_figure(dir, "referenced", &sum);
 
-    if (dir < 0)
-        return dir;
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(parts); i++) {
-        int r = atoll_fd_read_file(dir, parts[i], text, sizeof(text));
-        if (r < 0)
-            return r;
-        sum += strtoull(text, NULL, 10);
-    }
-    *ret_bytes = sum;
-    return 0;
+    /* Reservations for metadata are far larger than what is used of them. */
+    if (r == 0)
+        r = add_figure(dir, "rsv_data", &sum);
+    if (r == 0)
+        *ret_bytes = sum;
+    return r;
 }
 
 int atoll_btrfs_set_read_only(int fd)

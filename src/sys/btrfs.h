@@ -14,15 +14,30 @@ bool atoll_btrfs_is(int fd);
 bool atoll_btrfs_has_simple_quotas(int fd);
 int atoll_btrfs_enable_simple_quotas(int fd) ATOLL_MUST_CHECK;
 
-int atoll_btrfs_make(int dir, const char *name) ATOLL_MUST_CHECK;
+/* A quota group of several subvolumes: what any of them writes counts for its limit, too. */
+#define ATOLL_BTRFS_ALL (UINT64_C(1) << 48)
+#define ATOLL_BTRFS_NO_GROUP UINT64_C(0)
+
+/* `group`: ATOLL_BTRFS_ALL, which must exist, or ATOLL_BTRFS_NO_GROUP. */
+int atoll_btrfs_make(int dir, const char *name, uint64_t group) ATOLL_MUST_CHECK;
 /* A writable copy of the subvolume whose top is `source`. */
-int atoll_btrfs_snapshot(int dir, const char *name, int source) ATOLL_MUST_CHECK;
+int atoll_btrfs_snapshot(int dir, const char *name, int source, uint64_t group) ATOLL_MUST_CHECK;
 /* Success also if it does not exist. Its blocks are freed later. */
 int atoll_btrfs_remove(int dir, const char *name) ATOLL_MUST_CHECK;
 /* The same, and begins to free its blocks now instead of at the next commit, up to 30 s later. */
 int atoll_btrfs_remove_soon(int dir, const char *name) ATOLL_MUST_CHECK;
 /* Of the subvolume that has the file. Beyond the limit writes fail with EDQUOT. UINT64_MAX: no limit. */
 int atoll_btrfs_limit(int fd, uint64_t bytes) ATOLL_MUST_CHECK;
+/* The same, of the group ATOLL_BTRFS_ALL of the file system. */
+int atoll_btrfs_limit_all(int fd, uint64_t bytes) ATOLL_MUST_CHECK;
+/* Makes that group. Success also if it exists. */
+int atoll_btrfs_make_all(int fd) ATOLL_MUST_CHECK;
+/* Adds the subvolume that has the file to that group. Success also if it is in it. */
+int atoll_btrfs_join_all(int fd) ATOLL_MUST_CHECK;
+/* In a mounted sysfs: a directory with the figures of that group. */
+int atoll_btrfs_open_all(int sysfs, int fd) ATOLL_MUST_CHECK;
+/* What is stored of a group, whose directory this is. */
+int atoll_btrfs_stored(int group, uint64_t *ret_bytes) ATOLL_MUST_CHECK;
 int atoll_btrfs_set_read_only(int fd) ATOLL_MUST_CHECK;
 /* Names the quota group of a subvolume in sysfs, also for a process that does not see the file system. */
 struct atoll_btrfs_group {

@@ -152,3 +152,75 @@ def test_output_leaves_room_for_records(cramped):
     room = os.statvfs(cramped.state)
     assert room.f_bavail > room.f_blocks / 4
     assert rest.get("/readyz").status == 200
+
+
+# The disk pool: its image is on the disk that is full.
+
+@pytest.fixture
+def pooled(tmp_path):
+    """A daemon with all disks in the pool, on a small file system."""
+    if os.geteuid() != 0:
+        pytest.skip("mounts a small file system")
+    image = tmp_path / "small"
+    with open(image, "wb") as f:
+        f.truncate(1 << 30)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-O", "^has_journal", image], check=True)
+    with conftest.running(conftest.BUILD, ATOLL_DISKS="cow") as daemon:
+        daemon.stop()
+        subprocess.run(["mount", "-o", "loop", image, daemon.state], check=True)
+        try:
+            daemon.start()
+            if not (daemon.state / "pool.img").exists():
+                pytest.skip("this host has no copy-on-write disks")
+            yield daemon
+            daemon.stop()
+        finally:
+            subprocess.run(["umount", "-l", daemon.state], check=True)
+
+
+def leave(daemon, megabytes):
+    """Another program takes the disk but for this."""
+    room = os.statvfs(daemon.state)
+    with open(daemon.state / "ballast", "ab") as f:
+        os.posix_fallocate(f.fileno(), 0, room.f_bavail * room.f_frsize - (megabytes << 20))
+
+
+def test_a_pool_on_a_full_disk_stays_writable(pooled):
+    rest = Rest(pooled.socket)
+
+    def sh(box, script):
+        answer = rest.post(f"/api/sandboxes/{box}/execs", {"cmd": ["sh", "-c", script]}, wait="true").json
+        return answer["result"]["exit_code"], answer["stdout"].strip(), answer["stderr"]
+
+    def make():
+        return pooled.create("--memory", "64M", "--disk", "600M")
+
+    writer, other, third = make(), make(), make()
+    assert sh(other, "head -c 4M /dev/urandom > kept; sync; md5sum < kept")[0] == 0
+    before = sh(other, "md5sum < kept")[1]
+    leave(pooled, 120)
+    code, _, problem = sh(writer, "sleep 2; cat /dev/zero > big; sync; touch more")
+    assert code != 0 and "quota" in problem.lower(), problem
+    room = os.statvfs(pooled.state)
+    assert room.f_bavail * room.f_frsize > 8 << 20
+    # Nothing is read-only, and nothing that was written is lost.
+    assert sh(other, "md5sum < kept")[1] == before
+    code, size, _ = sh(writer, "stat -c %s big; rm big; sync")
+    assert code == 0 and int(size) > 16 << 20
+    leave(pooled, 20)
+    wait_until(lambda: sh(writer, "head -c 64K /dev/zero > new")[0] != 0, 30, lambda: "not full")
+    for path, body in ((f"/api/sandboxes/{other}/snapshots", {"name": "full"}), (f"/api/sandboxes/{other}/fork", {}),
+                       ("/api/sandboxes", {"limits": {"memoryMB": 64, "diskMB": 600}})):
+        refused = rest.post(path, body)
+        assert refused.status == 507 and "state directory" in refused.json["error"]["hint"], refused.body
+    assert rest.get("/api/snapshots").json["snapshots"] == []
+    pooled.atoll("rm", third, check=True)
+    # There is room again, without a restart of anything.
+    os.unlink(pooled.state / "ballast")
+    wait_until(lambda: sh(writer, "head -c 64M /dev/zero > big && sync")[0] == 0, 30, lambda: "still full")
+    assert sh(other, "echo on > note; cat note")[1] == "on"
+    assert rest.post(f"/api/sandboxes/{other}/snapshots", {"name": "room"}).status == 201
+    assert rest.delete("/api/snapshots/room").status == 204
+    for box in (writer, other):
+        pooled.atoll("rm", box, check=True)
+    wait_until(lambda: not list((pooled.state / "layers").glob("x*")), 30, lambda: "a layer is left")
