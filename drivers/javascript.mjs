@@ -46,6 +46,14 @@ function writeAll(fd, data) {
     }
 }
 
+/* Writes a line in ASCII to the daemon. Returns its length. */
+function writeLine(line) {
+    const text = JSON.stringify(line).replace(/[\u007f-\uffff]/g,
+        (c) => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0'));
+    writeAll(LINES_FD, text + '\n');
+    return text.length;
+}
+
 /* The wire */
 
 class Wire {
@@ -83,15 +91,8 @@ class Wire {
         this.language = language;
     }
 
-    write(line) {
-        const text = JSON.stringify(line).replace(/[\u007f-\uffff]/g,
-            (c) => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0'));
-        writeAll(LINES_FD, text + '\n');
-        return text.length;
-    }
-
     send(type, fields) {
-        this.write({ id: this.id, type, ...fields });
+        writeLine({ id: this.id, type, ...fields });
     }
 
     sendText(kind, text) {
@@ -153,7 +154,7 @@ class Wire {
 
     hear(message) {
         if (message.armed) {
-            this.write({ type: 'ready', language: this.language, version: process.versions.node });
+            writeLine({ type: 'ready', language: this.language, version: process.versions.node });
         } else if (message.begun !== undefined) {
             clearInterval(this.asking);
             this.begin(message.begun);
@@ -803,10 +804,30 @@ function prepareProcess() {
     });
 }
 
+/* Loads the modules that the environment wants to be loaded already. */
+async function warm(names) {
+    for (const name of names) {
+        try {
+            await load(name);
+        } catch (error) {
+            const text = `cannot import '${name}': ${error?.name}: ${error?.message}`.slice(0, 2000);
+            writeLine({ type: 'failed', text });
+            process.reallyExit(1);
+        }
+    }
+}
+
 function startMain() {
     const answered = new Int32Array(new SharedArrayBuffer(4));
     const file = new URL(import.meta.url);
+    const names = (process.env.ATOLL_WARM ?? '').split(' ').filter(Boolean);
+    delete process.env.ATOLL_WARM;
     prepareProcess();
+    if (names.length === 0) startThreads(file, answered);
+    else warm(names).then(() => startThreads(file, answered));
+}
+
+function startThreads(file, answered) {
     wire = new Worker(file, { workerData: { role: 'wire', language } });
     wire.on('message', (message) => hear(message, answered));
     const interrupts = new Worker(file, { workerData: { role: 'interrupts', answered } });

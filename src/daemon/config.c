@@ -75,6 +75,10 @@ static const struct option {
     {"pool", "ATOLL_POOL", KIND_COUNT, AT(pool), 1024, "0", "N",
      "sandboxes kept ready in the pool, and as many of each kind (template, disk,\nrunning "
      "interpreter) that is requested repeatedly (0)"},
+    {"pool-max", "ATOLL_POOL_MAX", KIND_COUNT, AT(pool_max), 65536, "256", "N",
+     "maximum number of sandboxes that environments with a pool keep ready (256)"},
+    {"pool-memory", "ATOLL_POOL_MEMORY", KIND_SIZE, AT(pool_memory), 0, NULL, "SIZE",
+     "what they may use of the memory together (a quarter of the host's)"},
     {"max-sandboxes", "ATOLL_MAX_SANDBOXES", KIND_COUNT, AT(max_sandboxes), 65536, "4096", "N",
      "maximum number of sandboxes (4096)"},
     {"tenant-sandboxes", "ATOLL_TENANT_SANDBOXES", KIND_COUNT, AT(tenant_sandboxes), 65536, "0",

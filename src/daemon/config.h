@@ -26,7 +26,8 @@ struct atoll_config {
     char drivers[ATOLL_CONFIG_PATH_MAX];   /* likewise */
     char providers[ATOLL_CONFIG_PATH_MAX]; /* providers.yaml; "": the one in the state directory */
     char file[ATOLL_CONFIG_PATH_MAX];      /* "" for none */
-    uint32_t pool, max_sandboxes;
+    uint32_t pool, pool_max, max_sandboxes;
+    uint64_t pool_memory; /* 0: derived from the host */
     uint32_t tenant_sandboxes, tenant_creates, tenant_execs, tenant_queue, tenant_secrets;
     uint32_t creates;                    /* of all tenants; 0: derived from the number of CPUs */
     uint64_t tenant_memory, tenant_disk; /* 0: derived from the host */

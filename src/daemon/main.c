@@ -25,6 +25,7 @@
 #include "interpreter/contexts.h"
 #include "net/tls.h"
 #include "net/tls_cert.h"
+#include "registry/environment_pool.h"
 #include "sandbox/host.h"
 #include "sandbox/self.h"
 #include "store/store.h"
@@ -40,6 +41,7 @@ struct daemon {
     struct atoll_loop *loop;
     struct atoll_signals signals;
     struct atoll_registry *registry;
+    struct atoll_environment_pool *pool;
     struct atoll_daemon_providers providers;
     char programs[ATOLL_CONFIG_PATH_MAX];
     bool on_terminal; /* started from a terminal */
@@ -122,6 +124,7 @@ static void daemon_done(struct daemon *d)
     d->swarms = atoll_swarms_free(d->swarms);
     d->tasks = atoll_tasks_free(d->tasks);
     d->sessions = atoll_sessions_free(d->sessions);
+    d->pool = atoll_environment_pool_close(d->pool);
     d->contexts = atoll_contexts_free(d->contexts);
     d->engine = atoll_engine_free(d->engine);
     atoll_daemon_providers_done(&d->providers);
@@ -249,6 +252,8 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
     struct atoll_engine_config config = {
         .state_dir = d->config.state,
         .pool = d->config.pool,
+        .pool_max = d->config.pool_max,
+        .pool_memory_bytes = d->config.pool_memory,
         .max_sandboxes = d->config.max_sandboxes,
         .quota = {.sandboxes = d->config.tenant_sandboxes,
                   .creates = d->config.tenant_creates,
@@ -294,6 +299,8 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         r = probe_host(&json, &caps, err);
     if (r == 0)
         set_quota(d, &caps, &config.quota);
+    if (r == 0 && config.pool_memory_bytes == 0)
+        config.pool_memory_bytes = caps.memory_bytes / 4;
     config.host_json = atoll_buf_str(&json);
     atoll_daemon_providers_file(&place, file);
     config.providers_file = file;
@@ -367,8 +374,10 @@ static int open_sessions(struct daemon *d, struct atoll_error *err)
     r = atoll_contexts_new(&config, &d->contexts, err);
     if (r == 0)
         r = atoll_sessions_new(d->engine, d->registry, d->store, &d->sessions, err);
-    if (r == 0)
+    if (r == 0) {
         atoll_sessions_use_contexts(d->sessions, d->contexts);
+        d->pool = atoll_environment_pool_open(d->engine, d->registry);
+    }
     return r;
 }
 

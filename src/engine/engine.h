@@ -91,9 +91,11 @@ struct atoll_engine_config {
     const char *state_dir;                         /* must exist, and is used by this engine only */
     const struct atoll_engine_provider *providers; /* in order of preference; at most 16 */
     size_t provider_count;
-    struct atoll_store *store; /* ownership is taken, also on failure */
-    uint32_t pool;             /* number of sandboxes kept ready per pool class (pool.c) */
-    uint32_t max_sandboxes;    /* 0: 4096 */
+    struct atoll_store *store;  /* ownership is taken, also on failure */
+    uint32_t pool_max;          /* sandboxes of all environments that are kept ready */
+    uint64_t pool_memory_bytes; /* what they may use together */
+    uint32_t pool;              /* number of sandboxes kept ready per pool class (pool.c) */
+    uint32_t max_sandboxes;     /* 0: 4096 */
     struct atoll_quota quota;
     uint64_t journal_max_bytes; /* output kept per exec, see atoll_reader; 0: 64 MiB */
     struct atoll_output_quota output;
@@ -229,6 +231,41 @@ struct atoll_interpreters {
 };
 void atoll_engine_set_interpreters(struct atoll_engine *engine,
                                    const struct atoll_interpreters *interpreters);
+/* --- the pool (engine/sandbox/pool.c) --- */
+
+#define ATOLL_POOL_DECLARED 32 /* environments with a pool */
+/* Sandboxes that an environment wants to be kept ready. */
+struct atoll_pool_declared {
+    const char *environment;
+    uint32_t count;
+    struct atoll_options options; /* of a create that names the environment only; borrowed */
+    const char *problem;          /* why none can be made now; NULL: nothing is known */
+};
+/* Replaces the list. What did not change is kept. */
+void atoll_pool_declare(struct atoll_engine *engine, const struct atoll_pool_declared *list,
+                        size_t n);
+/* Called when the list may have changed, as the version of a template has: it calls
+ * atoll_pool_declare(). */
+struct atoll_pool_source {
+    void (*declare)(void *arg);
+    void *arg;
+};
+void atoll_engine_set_pool_source(struct atoll_engine *engine,
+                                  const struct atoll_pool_source *source);
+struct atoll_pool_view {
+    const char *environment;              /* "": learned from requests */
+    const char *template_name, *language; /* "": not known yet; no interpreter */
+    const char *const *warm;              /* NULL: none */
+    uint32_t target, ready, making;
+    uint64_t memory_bytes; /* of those that are ready; 0 for learned ones */
+    const char *problem;   /* why no more are made; "": none */
+};
+/* Iterates over the pool classes in use: start with *pos = 0; false at the end. */
+bool atoll_pool_next(const struct atoll_engine *engine, size_t *pos, struct atoll_pool_view *ret);
+
+/* The modules to import in the default interpreter of this language in the sandbox; NULL: none. */
+const char *const *atoll_engine_warm(struct atoll_engine *engine, const char *sandbox_id,
+                                     const char *language);
 /* Records that code ran in the default interpreter of this sandbox for the first time. If that
  * happens repeatedly, the pool keeps sandboxes of the same kind with a started interpreter. */
 void atoll_engine_note_interpreter(struct atoll_engine *engine, const char *sandbox_id,

@@ -60,17 +60,24 @@ struct atoll_candidates {
 };
 
 /* Sandboxes of one kind that are created ahead of requests; pool.c. */
-#define ATOLL_POOL_CLASSES 6
+#define ATOLL_POOL_LEARNED 6 /* the first class, and those for what is requested repeatedly */
+#define ATOLL_POOL_CLASSES (ATOLL_POOL_LEARNED + ATOLL_POOL_DECLARED)
 struct atoll_pool_class {
     struct atoll_engine *engine;
     struct atoll_spec spec;                    /* they are made from this */
     char version_id[ATOLL_VERSION_ID_LEN + 1]; /* "": the pool class is unused */
     char language[33];                         /* whose interpreter is started in them; "": none */
     char **env;                                /* their environment; owned, or NULL */
+    char **warm;                               /* modules that are imported; owned, or NULL */
     unsigned asked;                            /* number of requests that could have used one */
     int64_t asked_ms;                          /* time of the last such request */
     struct atoll_list ready;                   /* of struct atoll_sandbox.pool_node */
     uint32_t size, making, failures;
+    uint64_t memory_bytes;        /* of those that are ready, when each was made */
+    char problem[400];            /* why no more are made; "": none */
+    char environment[65];         /* that declares it; "": learned, and the next two are unused */
+    uint32_t target;              /* how many it declares */
+    struct atoll_options options; /* owned: of a create that names the environment only */
 };
 
 /* Journals of all commands; journals.c. */
@@ -102,6 +109,7 @@ struct atoll_engine {
     struct atoll_map sandboxes; /* by id, owned, pooled ones included */
     size_t public_count;        /* without pooled ones */
     struct atoll_pool_class pool_classes[ATOLL_POOL_CLASSES]; /* pool.c */
+    struct atoll_pool_source pool_source;                     /* pool_declared.c */
     struct atoll_interpreters interpreters;
     struct atoll_provider_entry *entries[ATOLL_PROVIDERS_MAX]; /* owned, in order of preference */
     size_t entry_count;
@@ -218,6 +226,7 @@ struct atoll_sandbox {
     bool pooled;
     struct atoll_list pool_node;
     struct atoll_pool_class *pool_class; /* that it was made for; NULL: none */
+    uint64_t pool_bytes;                 /* its memory, as counted in its class */
     struct atoll_rpc *agent;             /* owned; NULL while not connected */
     struct atoll_timer deadline;
     /* The agent's ATOLL_AGENT_FEATURE_*; 0 until it has answered the greeting. */

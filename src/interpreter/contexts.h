@@ -89,6 +89,9 @@ enum atoll_context_line_kind {
     ATOLL_LINE_ERROR,  /* {"type":"error","name","value","traceback"}; at most one */
 };
 
+/* errnum of FAILED_PRECONDITION: a module of the environment's list cannot be imported. */
+#define ATOLL_CONTEXT_NO_MODULE ENOPKG
+
 struct atoll_context_run {
     const char *code;
     size_t code_len;

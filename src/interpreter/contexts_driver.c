@@ -17,6 +17,7 @@
 #define DRIVERS_DIR "/run/atoll/drivers"
 #define DRIVER_MODE 0644
 #define READY_MS 30000
+#define WARM_MAX ((size_t)16 * 1024)
 #define WHO_UNWANTED "the daemon, because its context is gone"
 
 /* Where to search for programs; the same as the agent's default PATH. */
@@ -175,6 +176,18 @@ static void become_ready(struct atoll_driver *d)
     atoll_context_ready(c);
 }
 
+/* It could not import a module of the environment's list. */
+static void fail_warm(struct atoll_driver *d, const char *why)
+{
+    struct atoll_error error;
+
+    (void)atoll_fail(&error, ATOLL_ERR_FAILED_PRECONDITION, ATOLL_CONTEXT_NO_MODULE,
+                     "the interpreter for %s could not be started: %.260s (a module of \"warm\" in "
+                     "its environment; install it in the template or take it off the list)",
+                     d->language->name, why);
+    fail_start(d, &error);
+}
+
 static void handle_line(struct atoll_driver *d, const char *line, size_t n)
 {
     enum atoll_line_type type;
@@ -185,6 +198,8 @@ static void handle_line(struct atoll_driver *d, const char *line, size_t n)
         return;
     }
     type = atoll_line_parse(line, n, 0, &parsed);
+    if (type == ATOLL_DRIVER_FAILED)
+        fail_warm(d, parsed.json);
     atoll_line_done(&parsed);
     if (type == ATOLL_DRIVER_READY)
         become_ready(d);
@@ -309,12 +324,36 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
     unref(d);
 }
 
+/* The modules that the default interpreter of the sandbox imports when it starts, as a variable for
+ * its driver; NULL: none. */
+static char *warm_variable(const struct atoll_driver *d)
+{
+    const char *const *modules =
+        d->context->is_default
+            ? atoll_engine_warm(d->contexts->config.engine, d->sandbox_id, d->language->name)
+            : NULL;
+    struct atoll_buf text;
+    char *variable;
+
+    if (!modules)
+        return NULL;
+    atoll_buf_init(&text, WARM_MAX);
+    for (size_t i = 0; modules[i]; i++)
+        (void)!atoll_buf_appendf(&text, "%s%s", i == 0 ? "ATOLL_WARM=" : " ", modules[i]);
+    variable = strdup(atoll_buf_str(&text));
+    atoll_buf_done(&text);
+    return variable;
+}
+
 static void launch(struct atoll_driver *d)
 {
     const struct atoll_context *c = d->context;
+    ATOLL_AUTOFREE char *warm = warm_variable(d);
+    const char *const env[] = {warm, NULL};
     const char *argv[20] = {NULL};
     char path[128];
     struct atoll_exec_start start = {.argv = argv,
+                                     .env = warm ? env : NULL,
                                      .user = *c->user ? c->user : NULL,
                                      .cwd = *c->cwd ? c->cwd : NULL,
                                      .stdin_open = true,

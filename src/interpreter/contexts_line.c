@@ -162,6 +162,7 @@ static const struct {
     {"number_of_executions", ATOLL_DRIVER_LINE, ATOLL_LINE_COUNT, count_fields},
     {"end_of_execution", ATOLL_DRIVER_END, 0, NULL},
     {"ready", ATOLL_DRIVER_READY, 0, NULL},
+    {"failed", ATOLL_DRIVER_FAILED, 0, NULL},
 };
 
 /* The value to write for a field, a new reference; NULL: leave the field out. */
@@ -287,6 +288,12 @@ static enum atoll_line_type understand(const json_t *root, uint64_t id, struct a
             continue;
         if (types[i].word == ATOLL_DRIVER_READY)
             return ATOLL_DRIVER_READY;
+        if (types[i].word == ATOLL_DRIVER_FAILED) {
+            const char *text = json_string_value(json_object_get(root, "text"));
+            ret->json = strdup(text ? text : "it does not say why");
+            ret->len = ret->json ? strlen(ret->json) : 0;
+            return ret->json ? ATOLL_DRIVER_FAILED : ATOLL_DRIVER_NO_MEMORY;
+        }
         if (!json_is_number(number))
             return ATOLL_DRIVER_NOISE;
         if (json_number_value(number) != (double)id)

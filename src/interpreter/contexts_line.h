@@ -39,14 +39,16 @@ enum atoll_line_type {
     ATOLL_DRIVER_NOISE, /* not a line of the protocol */
     ATOLL_DRIVER_OTHER, /* answers another request */
     ATOLL_DRIVER_READY,
-    ATOLL_DRIVER_LINE, /* output or result of the request */
+    ATOLL_DRIVER_FAILED, /* instead of ready: the interpreter cannot be used */
+    ATOLL_DRIVER_LINE,   /* output or result of the request */
     ATOLL_DRIVER_END,
     ATOLL_DRIVER_NO_MEMORY, /* the line could not be parsed for lack of memory */
 };
 
 struct atoll_line {
     enum atoll_context_line_kind kind; /* set with LINE */
-    char *json;                        /* set with LINE: owned; one object in ASCII */
+    /* Owned. With LINE: one object in ASCII; with FAILED: why, as text. */
+    char *json;
     size_t len;
 };
 

@@ -234,6 +234,7 @@ void atoll_context_on_line(struct atoll_context *c, const char *bytes, size_t n)
         break;
     case ATOLL_DRIVER_OTHER:
     case ATOLL_DRIVER_READY:
+    case ATOLL_DRIVER_FAILED:
         break;
     }
     atoll_line_done(&line);

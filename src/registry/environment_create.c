@@ -6,10 +6,10 @@
 #include "base/rand.h"
 #include "base/text.h"
 #include "engine/artifact/artifacts.h"
-#include "engine/network/request.h"
 #include "engine/provider/providers.h"
 #include "loop/steps.h"
 #include "registry/environment_build.h"
+#include "registry/environment_options.h"
 
 #define WHO "the daemon, because its environment could not be set up"
 
@@ -42,42 +42,6 @@ static void *alloc(size_t n)
 }
 
 /* The sandbox. */
-
-static bool is_given(const char *const *env, const char *name)
-{
-    size_t n = strlen(name);
-
-    for (; env && *env; env++)
-        if (strncmp(*env, name, n) == 0 && (*env)[n] == '=')
-            return true;
-    return false;
-}
-
-/* The request's variables, then those of the environment that the request does not set. One block:
- * pointers, then texts. The request's are borrowed. */
-static const char **merge_env(const json_t *base, const char *const *given)
-{
-    json_t *object = (json_t *)base, *value; /* jansson's iterators are not const */
-    size_t count = json_object_size(base), bytes = 0, at = 0;
-    const char *name, **env;
-    char *text;
-
-    for (const char *const *p = given; p && *p; p++)
-        count++;
-    json_object_foreach(object, name, value) bytes += strlen(name) + json_string_length(value) + 2;
-    env = alloc((count + 1) * sizeof(*env) + bytes);
-    text = (char *)(env + count + 1);
-    for (const char *const *p = given; p && *p; p++)
-        env[at++] = *p;
-    json_object_foreach(object, name, value)
-    {
-        if (is_given(given, name))
-            continue;
-        env[at++] = text;
-        text = stpcpy(stpcpy(stpcpy(text, name), "="), json_string_value(value)) + 1;
-    }
-    return env;
-}
 
 static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
 {
@@ -130,34 +94,19 @@ static void create_sandbox(void *arg)
 {
     struct making *m = arg;
     const struct atoll_environment *e = m->create->environment;
-    struct atoll_options sandbox = m->create->sandbox;
-    const struct atoll_network_request network = {.network = e->network};
-    const char **env = merge_env(e->env, sandbox.env);
-    char *policy = NULL;
+    struct atoll_environment_options options;
     struct atoll_error err;
 
-    if (!sandbox.image && !sandbox.template_name && !atoll_environment_is_built(e)) {
-        sandbox.image = e->image;
-        sandbox.template_name = e->image ? NULL : atoll_environment_template(e, m->engine);
-    }
-    sandbox.interpreter = sandbox.language ?: e->language;
-    atoll_limits_merge(&sandbox.limits, &e->limits);
-    sandbox.env_is_common = !sandbox.env || !*sandbox.env;
-    sandbox.env = *env ? env : NULL;
-    m->create = NULL;
-    if (!sandbox.network_is_given && e->network &&
-        atoll_network_request_check(&network, &sandbox.network, &policy, &err) < 0) {
+    if (atoll_environment_options_init(&options, e, &m->create->sandbox, m->engine, &err) < 0) {
         created(m, NULL, &err);
-    } else {
-        sandbox.network_is_given = sandbox.network_is_given || e->network;
-        sandbox.network_json = policy ? policy : sandbox.network_json;
-        if (atoll_environment_is_built(e))
-            create_from(m, e, &sandbox);
-        else
-            atoll_engine_create(m->engine, &sandbox, created, m);
+        return;
     }
-    free(policy);
-    free(env);
+    m->create = NULL;
+    if (atoll_environment_is_built(e))
+        create_from(m, e, &options.sandbox);
+    else
+        atoll_engine_create(m->engine, &options.sandbox, created, m);
+    atoll_environment_options_done(&options);
 }
 
 static void destroy_sandbox(void *arg)

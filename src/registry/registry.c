@@ -40,6 +40,8 @@ struct atoll_registry {
     struct atoll_loop *loop;
     char *dir; /* owned; NULL: no directory */
     uint64_t generation;
+    void (*changed)(void *arg); /* or NULL */
+    void *changed_arg;
     struct set set;
     struct atoll_registry_watch watch;
 };
@@ -295,6 +297,7 @@ void atoll_registry_reload(struct atoll_registry *registry)
 {
     struct set set, old = registry->set;
     char text[120];
+    bool changed;
 
     if (!registry->dir)
         return;
@@ -308,10 +311,12 @@ void atoll_registry_reload(struct atoll_registry *registry)
         add_problem(&set, text, false);
     }
     log_problems(&old, &set);
-    if (!set_equals(&old, &set))
-        registry->generation++;
+    changed = !set_equals(&old, &set);
+    registry->generation += changed;
     registry->set = set;
     set_done(&old);
+    if (changed && registry->changed)
+        registry->changed(registry->changed_arg);
 }
 
 /* Opens the watch again because a folder may be new, or have been replaced by another of the same
@@ -371,6 +376,12 @@ struct atoll_registry *atoll_registry_close(struct atoll_registry *registry)
 }
 
 /* Lookup. */
+
+void atoll_registry_on_change(struct atoll_registry *registry, void (*fn)(void *arg), void *arg)
+{
+    registry->changed = fn;
+    registry->changed_arg = arg;
+}
 
 uint64_t atoll_registry_generation(const struct atoll_registry *registry)
 {

@@ -41,6 +41,9 @@ void atoll_registry_reload(struct atoll_registry *registry);
 /* Increases with every reload that changed something. */
 uint64_t atoll_registry_generation(const struct atoll_registry *registry);
 
+/* fn is called after every reload that changed something. One function. */
+void atoll_registry_on_change(struct atoll_registry *registry, void (*fn)(void *arg), void *arg);
+
 struct atoll_registry_item {
     const char *name;
     const json_t *object; /* the content of the file, checked */
@@ -73,6 +76,8 @@ struct atoll_environment {
     const json_t *network;      /* as in a request; NULL: none */
     const json_t *start;        /* command to run when a session is created; NULL: none */
     const json_t *packages, *requires, *ignore; /* NULL: none */
+    const json_t *warm; /* modules that its interpreter imports when it starts; NULL: none */
+    uint32_t pool;      /* sandboxes that are kept ready */
     double execute_timeout_s;
     uint16_t port; /* on which its server listens; 0: it has no server */
 };

@@ -90,6 +90,8 @@ int atoll_environment_find(const struct atoll_registry *registry, const char *na
         .start = json_object_get(item.object, "start"),
         .packages = json_object_get(item.object, "packages"),
         .requires = json_object_get(item.object, "requires"),
+        .warm = json_object_get(item.object, "warm"),
+        .pool = (uint32_t)number_of(item.object, "pool"),
         .ignore = json_object_get(item.object, "ignore"),
         .execute_timeout_s = json_object_get(item.object, "executeTimeoutSeconds")
                                  ? number_of(item.object, "executeTimeoutSeconds")

@@ -50,6 +50,8 @@ static const struct atoll_yaml_field environment[] = {
     {"packages", ATOLL_YAML_LISTS, false, 0, 16, NULL},
     {"requires", ATOLL_YAML_OBJECTS, false, 0, 16, requirement},
     {"ignore", ATOLL_YAML_STRINGS, false, 0, 64, NULL},
+    {"warm", ATOLL_YAML_STRINGS, false, 0, 64, NULL},
+    {"pool", ATOLL_YAML_WHOLE, false, 0, 1024, NULL},
     {"executeTimeoutSeconds", ATOLL_YAML_NUMBER, false, 0, MONTH_S, NULL},
     {0},
 };
@@ -208,6 +210,36 @@ static int check_root(const json_t *object, struct atoll_error *err)
     return check_packages(object, err);
 }
 
+/* Names of modules as its driver imports them: "os.path", "node:fs", "@scope/name/file.js". */
+static bool is_module(const char *name)
+{
+    size_t n = strlen(name);
+
+    return n > 0 && n <= 128 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/@:") ==
+               n;
+}
+
+static int check_warm(const json_t *object, const char *language, struct atoll_error *err)
+{
+    static const char *const known[] = {"python", "javascript", "typescript"};
+    const json_t *warm = json_object_get(object, "warm");
+    size_t i = 0;
+
+    while (i < ATOLL_ARRAY_LEN(known) && strcmp(known[i], language) != 0)
+        i++;
+    if (warm && i == ATOLL_ARRAY_LEN(known))
+        return refuse(
+            err, "\"warm\" lists modules of python, javascript and typescript; the language is ",
+            language);
+    for (i = 0; i < json_array_size(warm); i++) {
+        const char *name = json_string_value(json_array_get(warm, i));
+        if (!is_module(name))
+            return refuse(err, "\"warm\" must be names of modules; this is not one: ", name);
+    }
+    return 0;
+}
+
 static int check_environment(const json_t *object, struct atoll_error *err)
 {
     json_t *interpreters = json_object_get(object, "interpreters"), *value;
@@ -218,6 +250,8 @@ static int check_environment(const json_t *object, struct atoll_error *err)
         return -EINVAL;
     if (!json_object_get(interpreters, language))
         return refuse(err, "\"interpreters\" has no entry for the language ", language);
+    if (check_warm(object, language, err) < 0)
+        return -EINVAL;
     json_object_foreach(interpreters, name, value)
     {
         if (!names_file(json_object_get(value, "run")))

@@ -49,7 +49,10 @@ struct atoll_options {
     const char *credential;    /* the client's own key at a service; NULL: that of its settings */
     const char *language;      /* language of the code that will run; NULL: unknown */
     const char *interpreter;   /* language whose interpreter may be started already; NULL: none */
-    const char *session_id;    /* of the session it belongs to, or NULL */
+    /* Modules that the default interpreter of that language imports when it starts; or NULL. Not
+     * stored: a later daemon starts interpreters without them. */
+    const char *const *warm;
+    const char *session_id; /* of the session it belongs to, or NULL */
     /* The canonical policy of its network (network/policy.h); NULL: all that the mode permits. May
      * contain secrets. */
     const char *network_json;

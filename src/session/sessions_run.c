@@ -190,7 +190,9 @@ static void ran(void *arg, const struct atoll_error *error)
 
     run->end.duration_ms = atoll_clock_ms() - run->started_ms;
     memcpy(run->exec_id, run->collect.exec_id, sizeof(run->exec_id));
-    if (error && error->kind == ATOLL_ERR_FAILED_PRECONDITION && !run->collect.has_end)
+    /* Without a usable interpreter a file will do, unless its environment lists modules wrongly. */
+    if (error && error->kind == ATOLL_ERR_FAILED_PRECONDITION &&
+        error->errnum != ATOLL_CONTEXT_NO_MODULE && !run->collect.has_end)
         run_as_file(run);
     else
         atoll_steps_done(&run->steps, run->collect.has_end ? NULL : error);

@@ -62,6 +62,7 @@ TARGETS = (
     Target("unpack, many files / tar", ("figure", "unpack", "small_ratio", 1), 0.8, False),
     Target("the same, gzip", ("figure", "unpack", "small_gzip_ratio", 1), 0.8, False),
     Target("200 templates on one / its bytes", ("figure", "shared", "ratio", 1), 1.1, True),
+    Target("create with modules / plain, of the pool", ("figure", "warm", "ratio", 1), 1.5, True),
     Target("buildah / build of ten steps", ("figure", "builders", "buildah_ratio", 1), 1, False),
     Target("docker build / the same", ("figure", "builders", "docker_ratio", 1), 1, False),
 )
@@ -178,6 +179,11 @@ def template_lines(scale: dict) -> list:
                          f"{k['again_frozen_ms']:.1f} ms")
             lines.append(f"  create {k['create_ms']:.2f} ms, from it {k['create_of_it_ratio']:.2f} times; {k['forks']} forks "
                          f"{k['fork_ms']:.0f} ms; with 1 MB changed in each {k['grown_bytes'] / (1 << 20):.0f} MiB more")
+    if "warm" in scale:
+        w = scale["warm"]
+        lines.append(f"{w['count']} with {w['modules']} of the pool   {w['warm_ms']:.0f} ms, plain ones {w['plain_ms']:.0f} ms; "
+                     f"first code {w['first_code_ms']:.1f} ms; {w['pss_bytes'] / 1e6:.1f} MB PSS each, "
+                     f"{w['cgroup_bytes'] / 1e6:.1f} MB in its cgroup")
     if "shared" in scale:
         s = scale["shared"]
         lines.append(f"{s['templates']} templates on one        {s['bytes'] / 1e6:.1f} MB, it alone "

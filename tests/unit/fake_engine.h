@@ -331,6 +331,19 @@ void atoll_engine_set_interpreters(struct atoll_engine *engine,
     (void)interpreters;
 }
 
+const char *const *atoll_engine_warm(struct atoll_engine *engine ATOLL_UNUSED,
+                                     const char *sandbox_id ATOLL_UNUSED,
+                                     const char *language ATOLL_UNUSED)
+{
+    return NULL;
+}
+
+bool atoll_pool_next(const struct atoll_engine *engine ATOLL_UNUSED, size_t *pos ATOLL_UNUSED,
+                     struct atoll_pool_view *ret ATOLL_UNUSED)
+{
+    return false;
+}
+
 void atoll_engine_note_interpreter(struct atoll_engine *engine, const char *sandbox_id,
                                    const char *language)
 {

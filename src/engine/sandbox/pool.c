@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
+#include "engine/sandbox/pool_internal.h"
 #include "sandbox/spec_layers.h"
 
 /*
@@ -18,7 +19,7 @@
  * or a disk that is kept; and, with a started interpreter, for those in which code ran repeatedly.
  * The interpreter has its environment already: requests with variables of their own do not get such
  * a sandbox. Neither do requests that do not announce code, so that a tenant never finds a process
- * that it did not ask for.
+ * that it did not ask for. The last classes are those that environments declare (pool_declared.c).
  */
 
 #define MAKING_MAX 2
@@ -33,7 +34,7 @@
 
 /* Choosing the pool class. */
 
-static bool same_env(char *const *a, const char *const *b)
+bool atoll_pool_same_strings(char *const *a, const char *const *b)
 {
     size_t i = 0;
 
@@ -49,7 +50,7 @@ static bool is_disk_in_memory(const struct atoll_limits *limits)
 }
 
 /* Whether a sandbox made from one spec can be changed to the other. */
-static bool can_become(const struct atoll_spec *made, const struct atoll_spec *wanted)
+bool atoll_pool_can_become(const struct atoll_spec *made, const struct atoll_spec *wanted)
 {
     return wanted->persistent == made->persistent && !*wanted->image &&
            wanted->network == made->network && wanted->template_kind == made->template_kind &&
@@ -72,27 +73,31 @@ static bool is_used(const struct atoll_pool_class *pool_class)
     return *pool_class->version_id != '\0';
 }
 
-/* The class for this kind, or NULL. language "": without an interpreter; then it has no env. */
+/* The class for this kind, or NULL; one of an environment if there is one. language "": without an
+ * interpreter; then it has neither env nor warm. */
 static struct atoll_pool_class *find_class(struct atoll_engine *engine,
                                            const struct atoll_spec *spec, const char *language,
-                                           const char *const *env)
+                                           const char *const *env, const char *const *warm)
 {
-    for (size_t i = 1; i < ATOLL_POOL_CLASSES; i++) {
+    for (size_t i = ATOLL_POOL_CLASSES - 1; i > 0; i--) {
         struct atoll_pool_class *pool_class = &engine->pool_classes[i];
-        if (is_used(pool_class) && can_become(&pool_class->spec, spec) &&
-            strcmp(pool_class->language, language) == 0 && same_env(pool_class->env, env))
+        if (is_used(pool_class) && atoll_pool_can_become(&pool_class->spec, spec) &&
+            strcmp(pool_class->language, language) == 0 &&
+            atoll_pool_same_strings(pool_class->env, env) &&
+            atoll_pool_same_strings(pool_class->warm, warm))
             return pool_class;
     }
     return NULL;
 }
 
-static void clear(struct atoll_pool_class *pool_class)
+void atoll_pool_clear(struct atoll_pool_class *pool_class)
 {
     struct atoll_sandbox *s;
     size_t pos = 0;
 
-    *pool_class->version_id = *pool_class->language = '\0';
+    *pool_class->version_id = *pool_class->language = *pool_class->problem = '\0';
     pool_class->env = atoll_strings_free(pool_class->env);
+    pool_class->warm = atoll_strings_free(pool_class->warm);
     atoll_spec_free_layers(&pool_class->spec);
     pool_class->asked = pool_class->failures = 0;
     while ((s = atoll_map_next(&pool_class->engine->sandboxes, &pos)) != NULL)
@@ -108,10 +113,10 @@ static void tidy(void *arg)
     int64_t now = atoll_clock_ms();
     bool more = false;
 
-    for (size_t i = 1; i < ATOLL_POOL_CLASSES; i++) {
+    for (size_t i = 1; i < ATOLL_POOL_LEARNED; i++) {
         struct atoll_pool_class *pool_class = &engine->pool_classes[i];
         if (is_used(pool_class) && now - pool_class->asked_ms >= FORGET_MS)
-            clear(pool_class);
+            atoll_pool_clear(pool_class);
         more |= is_used(pool_class);
     }
     if (more && !engine->ending)
@@ -122,7 +127,7 @@ static struct atoll_pool_class *longest_unasked(struct atoll_engine *engine)
 {
     struct atoll_pool_class *found = &engine->pool_classes[1];
 
-    for (size_t i = 1; i < ATOLL_POOL_CLASSES; i++) {
+    for (size_t i = 1; i < ATOLL_POOL_LEARNED; i++) {
         struct atoll_pool_class *pool_class = &engine->pool_classes[i];
         if (!is_used(pool_class))
             return pool_class;
@@ -132,27 +137,39 @@ static struct atoll_pool_class *longest_unasked(struct atoll_engine *engine)
     return found;
 }
 
+bool atoll_pool_define(struct atoll_pool_class *pool_class, const struct atoll_version *version,
+                       const struct atoll_spec *spec, const char *language, const char *const *env,
+                       const char *const *warm)
+{
+    pool_class->env = env ? atoll_strings_dup(env) : NULL;
+    pool_class->warm = warm ? atoll_strings_dup(warm) : NULL;
+    if ((env && !pool_class->env) || (warm && !pool_class->warm)) {
+        atoll_pool_clear(pool_class);
+        return false;
+    }
+    memcpy(pool_class->version_id, version->id, sizeof(pool_class->version_id));
+    (void)!atoll_text_copy(pool_class->language, sizeof(pool_class->language), language);
+    pool_class->spec = (struct atoll_spec){.limits = spec->limits,
+                                           .waived = spec->waived,
+                                           .template_kind = spec->template_kind,
+                                           .layer_base = spec->layer_base,
+                                           .network = spec->network,
+                                           .persistent = spec->persistent,
+                                           .allow_sudo = spec->allow_sudo};
+    pool_class->spec.layers = spec->layers;
+    atoll_spec_own_layers(&pool_class->spec);
+    return true;
+}
+
 static struct atoll_pool_class *set_up(struct atoll_engine *engine, const struct atoll_sandbox *s,
-                                       const char *language, const char *const *with_env)
+                                       const char *language, const char *const *env,
+                                       const char *const *warm)
 {
     struct atoll_pool_class *pool_class = longest_unasked(engine);
-    char **env = with_env ? atoll_strings_dup(with_env) : NULL;
 
-    if (with_env && !env)
+    atoll_pool_clear(pool_class);
+    if (!atoll_pool_define(pool_class, s->version, &s->spec, language, env, warm))
         return NULL;
-    clear(pool_class);
-    memcpy(pool_class->version_id, s->version->id, sizeof(pool_class->version_id));
-    (void)!atoll_text_copy(pool_class->language, sizeof(pool_class->language), language);
-    pool_class->env = env;
-    pool_class->spec = (struct atoll_spec){.limits = s->spec.limits,
-                                           .waived = s->spec.waived,
-                                           .template_kind = s->spec.template_kind,
-                                           .layer_base = s->spec.layer_base,
-                                           .network = s->spec.network,
-                                           .persistent = s->spec.persistent,
-                                           .allow_sudo = s->spec.allow_sudo};
-    pool_class->spec.layers = s->spec.layers;
-    atoll_spec_own_layers(&pool_class->spec);
     atoll_timer_set(&engine->pool_tidy, engine->loop, FORGET_MS / 2, tidy, engine);
     return pool_class;
 }
@@ -169,13 +186,14 @@ static bool can_be_pooled(const struct atoll_sandbox *s)
 }
 
 /* One more request for sandboxes of this kind. language "": without an interpreter. */
-static void note(const struct atoll_sandbox *s, const char *language, const char *const *env)
+static void note(const struct atoll_sandbox *s, const char *language, const char *const *env,
+                 const char *const *warm)
 {
     struct atoll_engine *engine = s->engine;
-    struct atoll_pool_class *pool_class = find_class(engine, &s->spec, language, env);
+    struct atoll_pool_class *pool_class = find_class(engine, &s->spec, language, env, warm);
 
     if (!pool_class)
-        pool_class = set_up(engine, s, language, env);
+        pool_class = set_up(engine, s, language, env, warm);
     if (!pool_class)
         return;
     pool_class->asked++;
@@ -184,24 +202,53 @@ static void note(const struct atoll_sandbox *s, const char *language, const char
     atoll_pool_refill_soon(engine);
 }
 
+const char *const *atoll_engine_warm(struct atoll_engine *engine, const char *sandbox_id,
+                                     const char *language)
+{
+    const struct atoll_sandbox *s = atoll_engine_peek(engine, sandbox_id);
+
+    return s && s->options.warm && *s->options.warm && s->options.interpreter &&
+                   strcmp(s->options.interpreter, language) == 0
+               ? s->options.warm
+               : NULL;
+}
+
+/* Its modules were imported: what kept the pool from it is repaired. */
+static void forgive(const struct atoll_sandbox *s)
+{
+    struct atoll_pool_class *pool_class =
+        find_class(s->engine, &s->spec, s->options.interpreter, s->options.env, s->options.warm);
+
+    if (pool_class && *pool_class->problem) {
+        *pool_class->problem = '\0';
+        atoll_pool_refill_soon(s->engine);
+    }
+}
+
 void atoll_engine_note_interpreter(struct atoll_engine *engine, const char *sandbox_id,
                                    const char *language)
 {
     const struct atoll_sandbox *s = atoll_engine_find(engine, sandbox_id);
 
+    if (s && s->options.warm)
+        forgive(s);
     if (s && can_be_pooled(s) && s->options.env_is_common && s->options.interpreter &&
         strcmp(s->options.interpreter, language) == 0)
-        note(s, language, s->options.env);
+        note(s, language, s->options.env, s->options.warm);
 }
 
 void atoll_pool_note(const struct atoll_sandbox *s)
 {
+    const struct atoll_pool_source *source = &s->engine->pool_source;
     const char *language = s->options.interpreter;
 
-    if (!can_be_pooled(s) || can_become(&first_class(s->engine)->spec, &s->spec))
+    /* Its environment may have a pool whose template has changed, or was built for this request. */
+    if (language && !s->pooled && source->declare)
+        source->declare(source->arg);
+    if (!can_be_pooled(s) || atoll_pool_can_become(&first_class(s->engine)->spec, &s->spec))
         return;
-    if (!language || !find_class(s->engine, &s->spec, language, s->options.env))
-        note(s, "", NULL);
+    if (!language || !find_class(s->engine, &s->spec, language, s->options.env, s->options.warm))
+        note(s, "", NULL, NULL);
 }
 
 void atoll_engine_set_interpreters(struct atoll_engine *engine,
@@ -219,6 +266,9 @@ static void enter(struct atoll_sandbox *s)
     pool_class->making--;
     atoll_list_push_back(&pool_class->ready, &s->pool_node);
     pool_class->size++;
+    pool_class->failures = 0;
+    if (*pool_class->environment)
+        atoll_pool_measure(s);
     atoll_pool_refill(s->engine);
 }
 
@@ -246,18 +296,33 @@ static struct atoll_sandbox *still_wanted(struct warming *w)
     return NULL;
 }
 
+/* An interpreter with a list of modules was not ready. What a module says about itself would be the
+ * same in the next sandbox. */
+static void note_problem(struct atoll_pool_class *pool_class, const struct atoll_error *error)
+{
+    pool_class->failures++;
+    if (error->kind == ATOLL_ERR_FAILED_PRECONDITION)
+        (void)snprintf(pool_class->problem, sizeof(pool_class->problem), "%s", error->text);
+}
+
 static void prepared(void *arg, const struct atoll_error *error)
 {
     struct warming *w = arg;
     struct atoll_sandbox *s = still_wanted(w);
 
-    /* Without its interpreter it is still usable. */
     if (error)
-        atoll_log(ATOLL_LOG_WARN, "pool", "error", error->text, NULL);
+        atoll_log(ATOLL_LOG_WARN, "pool", "environment", w->pool_class->environment, "error",
+                  error->text, NULL);
     if (!s)
         return;
+    if (error && w->pool_class->warm) {
+        note_problem(w->pool_class, error);
+        w->pool_class->making--;
+        atoll_sandbox_destroy(s, "the pool, because its modules were not imported", NULL, NULL);
+    } else {
+        enter(s); /* without its interpreter it is still usable */
+    }
     free(w);
-    enter(s);
 }
 
 static void warmed(struct warming *w)
@@ -322,7 +387,6 @@ static void on_made(void *arg, struct atoll_sandbox *s, const struct atoll_error
         atoll_log(ATOLL_LOG_WARN, "pool", "error", error->text, NULL);
         return;
     }
-    pool_class->failures = 0;
     warm(s);
 }
 
@@ -335,18 +399,28 @@ static uint32_t making(const struct atoll_engine *engine)
     return n;
 }
 
+static uint32_t target_of(const struct atoll_pool_class *pool_class)
+{
+    return *pool_class->environment ? pool_class->target : pool_class->engine->config.pool;
+}
+
+static bool is_wanted(const struct atoll_pool_class *pool_class)
+{
+    return *pool_class->environment
+               ? atoll_pool_fits(pool_class)
+               : pool_class == first_class(pool_class->engine) || pool_class->asked >= ASKED_MIN;
+}
+
 static bool has_room(const struct atoll_pool_class *pool_class)
 {
-    return is_used(pool_class) &&
-           (pool_class == first_class(pool_class->engine) || pool_class->asked >= ASKED_MIN) &&
-           pool_class->failures < FAILURES_MAX &&
-           pool_class->size + pool_class->making < pool_class->engine->config.pool;
+    return is_used(pool_class) && pool_class->failures < FAILURES_MAX && !*pool_class->problem &&
+           pool_class->size + pool_class->making < target_of(pool_class) && is_wanted(pool_class);
 }
 
 static bool is_low(const struct atoll_pool_class *pool_class)
 {
     return has_room(pool_class) &&
-           (pool_class->size + pool_class->making) * 2 < pool_class->engine->config.pool;
+           (pool_class->size + pool_class->making) * 2 < target_of(pool_class);
 }
 
 /* True when the creation of one more was started. */
@@ -365,6 +439,11 @@ static bool make_one(struct atoll_pool_class *pool_class)
     if (pool_class->env)
         atoll_options_set_strings(&s->options.env,
                                   atoll_strings_dup((const char *const *)pool_class->env));
+    if (pool_class->warm) {
+        atoll_options_set_strings(&s->options.warm,
+                                  atoll_strings_dup((const char *const *)pool_class->warm));
+        atoll_options_set_text(&s->options.interpreter, strdup(pool_class->language));
+    }
     pool_class->making++;
     atoll_sandbox_launch(s, on_made, pool_class);
     return true;
@@ -415,14 +494,17 @@ struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct 
 {
     bool common = create->env_is_common || !create->env || !*create->env;
     struct atoll_pool_class *pool_class =
-        common && create->interpreter ? find_class(engine, spec, create->interpreter, create->env)
-                                      : NULL;
+        common && create->interpreter
+            ? find_class(engine, spec, create->interpreter, create->env, create->warm)
+            : NULL;
     struct atoll_sandbox *s = pool_class ? first_alive(pool_class) : NULL;
 
     first_class(engine)->failures = 0;
-    if (!s && can_become(&first_class(engine)->spec, spec))
+    if (pool_class)
+        pool_class->failures = 0;
+    if (!s && atoll_pool_can_become(&first_class(engine)->spec, spec))
         s = first_alive(first_class(engine));
-    if (!s && (pool_class = find_class(engine, spec, "", NULL)) != NULL)
+    if (!s && (pool_class = find_class(engine, spec, "", NULL, NULL)) != NULL)
         s = first_alive(pool_class);
     if (!s)
         return NULL;
@@ -440,13 +522,15 @@ void atoll_pool_forget(struct atoll_sandbox *s)
         return;
     atoll_list_remove(&s->pool_node);
     s->pool_class->size--;
+    s->pool_class->memory_bytes -= s->pool_bytes;
+    s->pool_bytes = 0;
 }
 
 void atoll_pool_leave_version(struct atoll_engine *engine, const struct atoll_version *v)
 {
     for (size_t i = 1; i < ATOLL_POOL_CLASSES; i++)
         if (strcmp(engine->pool_classes[i].version_id, v->id) == 0)
-            clear(&engine->pool_classes[i]);
+            atoll_pool_clear(&engine->pool_classes[i]);
 }
 
 /* Start and end of the pool. */
@@ -473,6 +557,8 @@ void atoll_pool_done(struct atoll_engine *engine)
     atoll_timer_cancel(&engine->pool_tidy);
     for (size_t i = 0; i < ATOLL_POOL_CLASSES; i++) {
         engine->pool_classes[i].env = atoll_strings_free(engine->pool_classes[i].env);
+        engine->pool_classes[i].warm = atoll_strings_free(engine->pool_classes[i].warm);
+        atoll_options_free(&engine->pool_classes[i].options);
         atoll_spec_free_layers(&engine->pool_classes[i].spec);
     }
 }

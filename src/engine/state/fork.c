@@ -182,6 +182,7 @@ static int make_options(struct forking *f, const struct atoll_sandbox *s, const 
     o.template_name = name;
     o.provider = s->provider->ops->name;
     o.image = o.name = o.session_id = o.interpreter = NULL;
+    o.warm = NULL;
     o.login = NULL;
     o.progress = NULL;
     if (q->timeout_is_given)

@@ -79,6 +79,35 @@ static void write_network(struct atoll_json_out *out, const char *problem)
     atoll_json_close(out, '}');
 }
 
+/* The sandboxes that environments keep ready. Learned classes would tell what others request. */
+static void write_pool(struct atoll_json_out *out, const struct atoll_engine *engine)
+{
+    struct atoll_pool_view view;
+    size_t pos = 0;
+
+    atoll_json_open(out, "pool", '[');
+    while (atoll_pool_next(engine, &pos, &view)) {
+        if (!*view.environment)
+            continue;
+        atoll_json_open(out, NULL, '{');
+        atoll_json_text(out, "environment", view.environment);
+        atoll_json_text(out, "template", view.template_name);
+        atoll_json_text(out, "language", view.language);
+        atoll_json_open(out, "warm", '[');
+        for (size_t i = 0; view.warm && view.warm[i]; i++)
+            atoll_json_text(out, NULL, view.warm[i]);
+        atoll_json_close(out, ']');
+        atoll_json_u64(out, "wanted", view.target);
+        atoll_json_u64(out, "ready", view.ready);
+        atoll_json_u64(out, "making", view.making);
+        atoll_json_u64(out, "memory_bytes", view.memory_bytes);
+        if (*view.problem)
+            atoll_json_text(out, "cause", view.problem);
+        atoll_json_close(out, '}');
+    }
+    atoll_json_close(out, ']');
+}
+
 static void finish(struct health_check *c)
 {
     struct atoll_api_call *call = ATOLL_TAKE_PTR(c->call);
@@ -87,6 +116,7 @@ static void finish(struct health_check *c)
     if (!c->one) {
         atoll_json_close(&c->out, ']');
         write_network(&c->out, atoll_engine_network_problem(call->engine));
+        write_pool(&c->out, call->engine);
         atoll_json_close(&c->out, '}');
     }
     atoll_api_reply(call, 200, &c->out);

@@ -58,6 +58,28 @@ static void gather_promises(struct atoll_engine *engine)
     atoll_metric_set(ATOLL_METRIC_SANDBOXES_MOST, ATOLL_NO_LABELS, (double)all.sandboxes_most);
 }
 
+/* Learned classes are added up as "learned": what requests name does not become a label. */
+static void gather_pool(const struct atoll_engine *engine)
+{
+    struct atoll_pool_view view;
+    double wanted = 0, ready = 0;
+    size_t pos = 0;
+
+    while (atoll_pool_next(engine, &pos, &view)) {
+        if (!*view.environment) {
+            wanted += view.target;
+            ready += view.ready;
+            continue;
+        }
+        atoll_metric_set(ATOLL_METRIC_POOL, ATOLL_LABELS(view.environment, "wanted"), view.target);
+        atoll_metric_set(ATOLL_METRIC_POOL, ATOLL_LABELS(view.environment, "ready"), view.ready);
+        atoll_metric_set(ATOLL_METRIC_POOL_BYTES, ATOLL_LABELS(view.environment),
+                         (double)view.memory_bytes);
+    }
+    atoll_metric_set(ATOLL_METRIC_POOL, ATOLL_LABELS("learned", "wanted"), wanted);
+    atoll_metric_set(ATOLL_METRIC_POOL, ATOLL_LABELS("learned", "ready"), ready);
+}
+
 static void gather_sandboxes(struct atoll_engine *engine)
 {
     struct atoll_provider_view provider;
@@ -68,6 +90,7 @@ static void gather_sandboxes(struct atoll_engine *engine)
         silent += gather_provider(engine, provider.name);
     atoll_metric_set(ATOLL_METRIC_AGENTS_SILENT, ATOLL_NO_LABELS, (double)silent);
     gather_promises(engine);
+    gather_pool(engine);
     atoll_engine_queue(engine, &creates, &execs);
     atoll_metric_set(ATOLL_METRIC_QUEUE, ATOLL_LABELS("create"), (double)creates);
     atoll_metric_set(ATOLL_METRIC_QUEUE, ATOLL_LABELS("exec"), (double)execs);
