@@ -67,7 +67,7 @@ struct options {
     struct atoll_cli_env env;
     const char *instruction, *agent, *model, *system_prompt, *environment, *repo, *base, *branch;
     const char *username, *setup, *check, *cleanup, *author;
-    struct atoll_cli_list capture;
+    struct atoll_cli_list capture, mcp;
     double timeout, stall;
     bool no_push, detach;
 };
@@ -96,6 +96,7 @@ static const struct atoll_cli_option run_table[] = {
          "when the sandbox is removed (default: success)"),
     TEXT("author", 0, author, "NAME", "of the commit, as \"Ann <ann@example.org>\""),
     {"capture", 0, ATOLL_CLI_LIST, AT(capture), "PATTERN", "files to keep", NULL},
+    {"mcp", 0, ATOLL_CLI_LIST, AT(mcp), "CONNECTOR", "an MCP server for the agent", NULL},
     {"timeout", 0, ATOLL_CLI_TIME, AT(timeout), "TIME", "end the agent after this time", NULL},
     {"stall", 0, ATOLL_CLI_TIME, AT(stall), "TIME", "end the agent if it prints nothing so long",
      NULL},
@@ -156,7 +157,7 @@ static int add_author(json_t *request, const char *author, struct atoll_error *e
 
 static int compose(const struct options *o, json_t *request, struct atoll_error *err)
 {
-    json_t *sandbox = json_object(), *capture = json_array();
+    json_t *sandbox = json_object(), *capture = json_array(), *mcp = json_array();
     int r = atoll_cli_add_sandbox(sandbox, &o->sandbox, 0, err);
 
     add_text(request, "instruction", o->instruction);
@@ -172,6 +173,10 @@ static int compose(const struct options *o, json_t *request, struct atoll_error 
         (void)json_array_append_new(capture, json_string(o->capture.items[i]));
     if (o->capture.n)
         (void)json_object_set(request, "capturePatterns", capture);
+    for (size_t i = 0; i < o->mcp.n; i++)
+        (void)json_array_append_new(mcp, json_string(o->mcp.items[i]));
+    if (o->mcp.n)
+        (void)json_object_set(request, "mcpServers", mcp);
     if (o->timeout > 0)
         (void)json_object_set_new(request, "timeoutSeconds", json_real(o->timeout));
     if (o->stall > 0)
@@ -182,6 +187,7 @@ static int compose(const struct options *o, json_t *request, struct atoll_error 
         (void)json_object_set(request, "sandbox", sandbox);
     json_decref(sandbox);
     json_decref(capture);
+    json_decref(mcp);
     if (r == 0)
         r = atoll_cli_add_env(request, &o->env, err);
     if (r == 0)

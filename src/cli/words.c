@@ -17,6 +17,7 @@ static const struct atoll_cli_word words[] = {
     {.name = "COMMAND", .source = ATOLL_CLI_FROM_FILES},
     {.name = "DIR", .source = ATOLL_CLI_FROM_DIRECTORIES},
     {.name = "DIRECTORY|TARBALL|-", .source = ATOLL_CLI_FROM_FILES},
+    {"CONNECTOR", ATOLL_CLI_FROM_LIST, "/api/connectors", "connectors", "name", "type", 0, NULL},
     {.name = "DST", .source = ATOLL_CLI_FROM_SIDES},
     {"ENDED-SANDBOX", ATOLL_CLI_FROM_LIST, "/api/artifacts", "artifacts", "sandbox_id",
      "created_at", ATOLL_ID_LEN, NULL},

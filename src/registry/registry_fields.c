@@ -8,6 +8,8 @@
 #include "engine/network/request.h"
 #include "image/dockerfile.h"
 #include "image/packages.h"
+#include "registry/json_schema.h"
+#include "registry/places.h"
 #include "registry/registry_internal.h"
 
 #define TEXT 1024
@@ -76,12 +78,22 @@ static const struct atoll_yaml_field agent_options[] = {
     {0},
 };
 
+/* How an agent gets MCP servers: a file of this form, and what else it takes to have it read. */
+static const struct atoll_yaml_field agent_mcp[] = {
+    {"form", ATOLL_YAML_NAME, true, 0, 0, NULL},
+    {"options", ATOLL_YAML_STRINGS, false, 1, 16, NULL},
+    {"env", ATOLL_YAML_ENV, false, 0, 0, NULL},
+    {"prepare", ATOLL_YAML_STRING, false, 1, LONG_TEXT, NULL},
+    {0},
+};
+
 static const struct atoll_yaml_field agent[] = {
     {"description", ATOLL_YAML_STRING, false, 0, TEXT, NULL},
     {"environment", ATOLL_YAML_NAME, true, 0, 0, NULL},
     {"command", ATOLL_YAML_STRINGS, false, 1, 64, NULL},
     {"options", ATOLL_YAML_OBJECT, false, 0, 0, agent_options},
     {"last", ATOLL_YAML_STRINGS, false, 0, 16, NULL},
+    {"mcp", ATOLL_YAML_OBJECT, false, 0, 0, agent_mcp},
     {"check", ATOLL_YAML_STRING, false, 1, TEXT, NULL},
     {"install", ATOLL_YAML_STRING, false, 1, LONG_TEXT, NULL},
     {"keys", ATOLL_YAML_STRINGS, false, 0, 16, NULL},
@@ -104,6 +116,8 @@ static const struct atoll_yaml_field tool[] = {
     {"environment", ATOLL_YAML_NAME, false, 0, 0, NULL},
     {"command", ATOLL_YAML_STRINGS, true, 1, 64, NULL},
     {"env", ATOLL_YAML_ENV, false, 0, 0, NULL},
+    {"stdin", ATOLL_YAML_STRING, false, 1, LONG_TEXT, NULL},
+    {"readsOnly", ATOLL_YAML_BOOL, false, 0, 0, NULL},
     {"timeoutSeconds", ATOLL_YAML_NUMBER, false, 0, MONTH_S, NULL},
     {0},
 };
@@ -260,11 +274,73 @@ static int check_environment(const json_t *object, struct atoll_error *err)
     return 0;
 }
 
+static int check_mcp(const json_t *mcp, struct atoll_error *err)
+{
+    static const char *const forms[] = {"claude", "codex", "gemini", "opencode"};
+    const char *form = json_string_value(json_object_get(mcp, "form"));
+    bool known = !form;
+
+    for (size_t i = 0; !known && i < ATOLL_ARRAY_LEN(forms); i++)
+        known = strcmp(forms[i], form) == 0;
+    return known ? 0
+                 : refuse(err, "mcp.form must be claude, codex, gemini or opencode, not ", form);
+}
+
 static int check_agent(const json_t *object, struct atoll_error *err)
 {
     if (json_object_get(object, "prompt") && json_object_get(object, "instructions"))
         return refuse(err, "give either \"prompt\" or \"instructions\"", "");
-    return 0;
+    return check_mcp(json_object_get(object, "mcp"), err);
+}
+
+/* The schema of all arguments is that of an object; "sandbox" is added to it for clients of MCP. */
+static int check_parameters(const json_t *parameters, struct atoll_error *err)
+{
+    const json_t *type = json_object_get(parameters, "type");
+
+    if (!parameters)
+        return 0;
+    if (type && (!json_is_string(type) || strcmp(json_string_value(type), "object") != 0))
+        return refuse(err, "parameters.type must be object", "");
+    if (json_object_get(json_object_get(parameters, "properties"), "sandbox"))
+        return refuse(err, "\"parameters\" may not have a property \"sandbox\"", "");
+    return atoll_json_schema_check(parameters, "parameters", err);
+}
+
+static int check_tool(const json_t *object, struct atoll_error *err)
+{
+    const json_t *parameters = json_object_get(object, "parameters");
+    const json_t *known = json_object_get(parameters, "properties");
+    const json_t *command = json_object_get(object, "command");
+    const char *in = json_string_value(json_object_get(object, "stdin")), *name;
+    json_t *value;
+    int r = check_parameters(parameters, err);
+
+    if (r == 0 && atoll_places_has(json_string_value(json_array_get(command, 0))))
+        r = refuse(err, "the first element of \"command\" names the program: it has no places", "");
+    for (size_t i = 0; r == 0 && i < json_array_size(command); i++)
+        r = atoll_places_check(json_string_value(json_array_get(command, i)), known, "command",
+                               err);
+    json_object_foreach(json_object_get(object, "env"), name, value)
+    {
+        if (r == 0)
+            r = atoll_places_check(json_string_value(value), known, "env", err);
+    }
+    return r == 0 && in ? atoll_places_check(in, known, "stdin", err) : r;
+}
+
+static int check_prompt(const json_t *object, struct atoll_error *err)
+{
+    json_t *variables = json_object_get(object, "variables"), *value;
+    const char *name;
+
+    json_object_foreach(variables, name, value)
+    {
+        if (json_is_true(json_object_get(value, "required")) && json_object_get(value, "default"))
+            return refuse(err, "a variable is either \"required\" or has a \"default\": ", name);
+    }
+    return atoll_places_check(json_string_value(json_object_get(object, "text")), variables, "text",
+                              err);
 }
 
 int atoll_registry_check(enum atoll_registry_kind kind, const json_t *object,
@@ -273,6 +349,8 @@ int atoll_registry_check(enum atoll_registry_kind kind, const json_t *object,
     static int (*const checks[ATOLL_REGISTRY_KINDS])(const json_t *, struct atoll_error *) = {
         [ATOLL_REGISTRY_ENVIRONMENT] = check_environment,
         [ATOLL_REGISTRY_AGENT] = check_agent,
+        [ATOLL_REGISTRY_TOOL] = check_tool,
+        [ATOLL_REGISTRY_PROMPT] = check_prompt,
     };
 
     return checks[kind] ? checks[kind](object, err) : 0;

@@ -55,7 +55,13 @@ int atoll_task_agent_find(const struct atoll_tasks *tasks, const json_t *request
 
 /* --- command line --- */
 
-static const char *const values[] = {"instruction", "model", "systemPrompt", "resume"};
+static const char *const values[] = {"instruction", "model", "systemPrompt", "resume", "mcpConfig"};
+
+/* What stands for a value in the command line and the variables of an agent. */
+static const char *value_of(const struct atoll_task *task, const char *name)
+{
+    return strcmp(name, "mcpConfig") == 0 ? ATOLL_TASK_MCP_FILE : atoll_task_text(task, name);
+}
 
 /* The text with {instruction} and so on replaced. */
 static char *expand(const struct atoll_task *task, const char *text)
@@ -71,7 +77,7 @@ static char *expand(const struct atoll_task *task, const char *text)
         for (size_t i = 0; *text == '{' && i < ATOLL_ARRAY_LEN(values); i++) {
             size_t n = strlen(values[i]);
             if (strncmp(text + 1, values[i], n) == 0 && text[1 + n] == '}') {
-                value = atoll_task_text(task, values[i]);
+                value = value_of(task, values[i]);
                 value = value ? value : "";
                 skip = n + 2;
             }
@@ -126,6 +132,8 @@ char **atoll_task_agent_argv(const struct atoll_task *task, const json_t *agent)
     for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(values); i++)
         if (atoll_task_text(task, values[i]))
             r = add_list(task, &w, json_object_get(options, values[i]));
+    if (r == 0 && atoll_task_has_mcp(task))
+        r = add_list(task, &w, json_object_get(json_object_get(agent, "mcp"), "options"));
     if (r == 0)
         r = add_list(task, &w, json_object_get(agent, "last"));
     if (r == 0)
@@ -215,6 +223,8 @@ int atoll_task_agent_env(const struct atoll_task *task, const json_t *agent, cha
         r = add_variable(&w, "ATOLL_SWARM_MEMORY", ATOLL_TASK_MEMORY_FILE);
     if (r == 0)
         r = add_object(task, &w, json_object_get(agent, "env"));
+    if (r == 0 && atoll_task_has_mcp(task))
+        r = add_object(task, &w, json_object_get(json_object_get(agent, "mcp"), "env"));
     if (r == 0)
         r = add_object(task, &w, atoll_task_object(task, "env"));
     r = r < 0 ? atoll_fail_errno(err, -r, "the variables of the agent")

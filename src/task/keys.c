@@ -77,7 +77,7 @@ static int store_variable(const struct atoll_task *task, const char *name, struc
                                           &view, err));
 }
 
-static bool has_rule(const json_t *transforms, const char *domain)
+bool atoll_task_has_rule(const json_t *transforms, const char *domain)
 {
     for (size_t i = 0; i < json_array_size(transforms); i++) {
         const char *given =
@@ -114,8 +114,7 @@ static bool has_other_server(const struct atoll_task *task)
     return false;
 }
 
-/* The network of the sandbox as an object, if it has one that goes through atoll-egress; else NULL. */
-static json_t *network_of(json_t *sandbox)
+json_t *atoll_task_network(json_t *sandbox)
 {
     const char *mode = json_string_value(json_object_get(sandbox, "networkMode"));
     const char *provider = json_string_value(json_object_get(sandbox, "provider"));
@@ -152,7 +151,7 @@ static int add_rules(struct atoll_task *task, const json_t *agent, json_t *netwo
         const char *name = rules[i].name;
         if (!is_listed(json_object_get(agent, "keys"), name) ||
             json_object_get(atoll_task_object(task, "env"), name) ||
-            has_rule(transforms, rules[i].domain))
+            atoll_task_has_rule(transforms, rules[i].domain))
             continue;
         r = store_variable(task, name, err);
         if (r < 0 || !is_secret(task, name))
@@ -178,7 +177,7 @@ int atoll_task_keys_plan(struct atoll_task *task, const json_t *agent, json_t *s
     if (json_array_size(json_object_get(agent, "keys")) == 0 ||
         (wanted ? strcmp(wanted, "environment") == 0 : has_other_server(task)))
         return 0;
-    network = network_of(sandbox);
+    network = atoll_task_network(sandbox);
     if (!network && wanted)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
                           "\"keys\": \"egress\" needs a sandbox of the provider native with the "

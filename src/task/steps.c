@@ -235,12 +235,14 @@ static int find_agent(struct atoll_task *task, const json_t **ret, struct atoll_
     return r;
 }
 
-/* Without a network in the request: what the repository and the agent need, and nothing else. */
-static void add_network(const struct atoll_task *task, const json_t *agent, json_t *sandbox)
+/* Without a network in the request: what the repository, the agent and its MCP servers need, and nothing else. */
+static int add_network(const struct atoll_task *task, const json_t *agent, json_t *sandbox,
+                       struct atoll_error *err)
 {
     json_t *allow = json_array();
     const json_t *hosts = json_object_get(agent, "hosts");
     char host[ATOLL_TASK_HOST_MAX];
+    int r = atoll_task_mcp_hosts(task, allow, err);
 
     if (atoll_task_host(task, host)) {
         host[strcspn(host, ":")] = '\0';
@@ -253,6 +255,7 @@ static void add_network(const struct atoll_task *task, const json_t *agent, json
         (void)json_object_set_new(sandbox, "network",
                                   json_pack("{s:s, s:O}", "mode", "bridge", "allow", allow));
     json_decref(allow);
+    return r;
 }
 
 static void fill_options(struct atoll_task *task, const json_t *agent, const char **patterns,
@@ -293,9 +296,12 @@ static int create_sandbox(struct atoll_task *task, struct atoll_error *err)
 
     sandbox = sandbox ? sandbox : json_object();
     if (r == 0) {
-        add_network(task, agent, sandbox);
-        r = atoll_task_keys_plan(task, agent, sandbox, err);
+        r = add_network(task, agent, sandbox, err);
     }
+    if (r == 0)
+        r = atoll_task_keys_plan(task, agent, sandbox, err);
+    if (r == 0)
+        r = atoll_task_mcp_plan(task, sandbox, err);
     if (r == 0) {
         r = config->decode(sandbox, &create.sandbox, &hold, err);
     }
@@ -572,9 +578,14 @@ static void start_agent(struct atoll_task *task)
     atoll_task_strings_free(env);
 }
 
+static void give_servers(struct atoll_task *task)
+{
+    atoll_task_mcp_give(task, start_agent);
+}
+
 static void give_memory(struct atoll_task *task)
 {
-    atoll_task_memory_give(task, start_agent);
+    atoll_task_memory_give(task, give_servers);
 }
 
 static void run_agent(struct atoll_task *task)

@@ -33,6 +33,7 @@ struct atoll_task {
     /* memory.c */
     struct atoll_buf read;
     char *memory_text; /* owned; while it is written */
+    char *mcp_text;    /* mcp_servers.c: likewise */
     void (*next)(struct atoll_task *task);
 
     int log_fd;
@@ -137,6 +138,24 @@ void atoll_task_memory_take(struct atoll_task *task, void (*next)(struct atoll_t
 /* For another sandbox: it does not have the file. */
 void atoll_task_memory_forget(struct atoll_task *task);
 
+/* mcp_servers.c: MCP servers for the agent */
+#define ATOLL_TASK_MCP_FILE "/tmp/.atoll-mcp.json"
+bool atoll_task_has_mcp(const struct atoll_task *task);
+/* Whether the agent takes those of the request, they exist, and their secrets too. NOT_FOUND,
+ * FAILED_PRECONDITION, INVALID_ARGUMENT. */
+int atoll_task_mcp_check(const struct atoll_task *task, const json_t *agent,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Adds the hosts of remote servers to what the sandbox may reach. */
+int atoll_task_mcp_hosts(const struct atoll_task *task, json_t *allow,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Adds header rules to the network of the sandbox, for headers that name secrets. */
+int atoll_task_mcp_plan(struct atoll_task *task, json_t *sandbox,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Writes the file of the agent. Either goes on with `next`, or ends the step with an error. */
+void atoll_task_mcp_give(struct atoll_task *task, void (*next)(struct atoll_task *task));
+/* Erases its text, which may have credentials. */
+void atoll_task_mcp_forget(struct atoll_task *task);
+
 /* capture.c: files that are kept */
 bool atoll_task_captures(const struct atoll_task *task);
 /* Patterns for engine/artifact/artifacts.h; the array is owned by the caller. */
@@ -170,6 +189,10 @@ void atoll_task_agent_line(struct atoll_task *task, const json_t *agent, const c
  * put into requests need not be inside. FAILED_PRECONDITION: the task wants that, and it cannot be. */
 int atoll_task_keys_plan(struct atoll_task *task, const json_t *agent, json_t *sandbox,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Whether there is a header rule for the domain. */
+bool atoll_task_has_rule(const json_t *transforms, const char *domain);
+/* The network of a sandbox's request as an object, if it has one that goes through atoll-egress; else NULL. */
+json_t *atoll_task_network(json_t *sandbox);
 /* Appends what the agent gets as this variable; nothing if "env" of the task has it. Returns 1 if there is
  * such a key, 0 if not. The caller erases the buffer. */
 int atoll_task_key_variable(const struct atoll_task *task, const char *name,

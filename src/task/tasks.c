@@ -112,6 +112,7 @@ static void task_free(struct atoll_task *task)
     atoll_list_remove(&task->queue);
     atoll_task_unwatched(task);
     atoll_task_log_close(task);
+    atoll_task_mcp_forget(task);
     atoll_buf_done(&task->said);
     atoll_buf_done(&task->read);
     free(task->memory_text);
@@ -437,6 +438,8 @@ int atoll_tasks_start(struct atoll_tasks *tasks, const char *tenant, json_t *req
     atoll_task_note(task, "agent", json_string(agent.name));
     r = atoll_task_agent_env(task, agent.object, &variables, err); /* are its keys there? */
     atoll_task_strings_free(variables);
+    if (r == 0)
+        r = atoll_task_mcp_check(task, agent.object, err);
     if (r == 0)
         r = atoll_map_put(&tasks->by_id, task->id, task) < 0
                 ? atoll_fail_errno(err, ENOMEM, "a task")

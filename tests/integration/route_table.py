@@ -185,6 +185,12 @@ def context(world):
     return {"id": box, "name": made.json["context_id"]}
 
 
+def connector(world):
+    made = world.mine.call("PUT", "/api/connectors/made", {"command": "x"})
+    assert made.status in (200, 201), made.body
+    return {"name": "made"}
+
+
 def registry(kind):
     path = f"/api/registry/{kind}"
     name = "Bash" if kind == "environments" else "one"
@@ -569,6 +575,19 @@ OPERATORS = {
                                           foreign=404, given=secret),
     "GET /api/registry": Entry(Ask(200, check=text("Bash")), BAD_ALL),
     **registry("environments"), **registry("agents"), **registry("tools"), **registry("prompts"),
+    "POST /api/connectors": Entry(
+        Ask(200, body={"name": "made", "command": "x", "replace": True}, check=has("type", value="stdio")),
+        Ask(400, body={"name": "made"}), given=connector),
+    "GET /api/connectors": Entry(Ask(200, check=shows("name")), None, given=connector, foreign=hides("name")),
+    "GET /api/connectors/{name}": Entry(Ask(200, check=has("name", value="made")), Ask(404, at={"name": "none"}),
+                                        given=connector, foreign=404),
+    "PUT /api/connectors/{name}": Entry(
+        Ask(200, body={"url": "https://mcp.example.org/mcp"}, check=has("type", value="http")),
+        Ask(400, body={"url": "ftp://x"}), given=connector),
+    "DELETE /api/connectors/{name}": Entry(Ask(204, check=empty), Ask(404, at={"name": "none"}), given=connector, foreign=404),
+    "POST /api/prompts/{name}/render": Entry(
+        Ask(200, body={"variables": {}}, check=has("text", value="hello")),
+        Ask(400, body={"variables": {"x": "1"}}), given=lambda world: {"name": "one"}),
 }
 
 TABLE = {**SERVICE, **SANDBOXES, **COMMANDS, **FILES, **PREVIEWS, **GIT, **CONTEXTS, **ARTIFACTS,

@@ -472,8 +472,8 @@ def test_registry(rest):
         path.stem for path in (ROOT / "registry" / "environments").glob("*.yaml"))
     assert {"Bash", "Node", "Python3", "base", "code-interpreter-v1", "coding"} <= {*view["environments"]}
     assert view["problems"] == []
-    assert view["agents"] == sorted(path.stem for path in (ROOT / "registry" / "agents").glob("*.yaml"))
-    assert view["tools"] == view["prompts"] == []
+    for kind in ("agents", "tools", "prompts"):
+        assert view[kind] == sorted(path.stem for path in (ROOT / "registry" / kind).glob("*.yaml"))
     listed = rest.get("/api/registry/environments").json["environments"]
     assert [e["name"] for e in listed] == view["environments"]
     assert rest.get("/api/registry/environments/Bash").json["language"] == "bash"

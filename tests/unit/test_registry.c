@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/log.h"
+#include "registry/json_schema.h"
+#include "registry/places.h"
 #include "registry/registry_internal.h"
 #include "sys/tree.h"
 #include "test.h"
@@ -125,6 +127,112 @@ static void test_types_by_table(void **state)
     assert_true(json_is_null(json_object_get(p, "z")));
     assert_int_equal(json_array_size(json_object_get(p, "l")), 2);
     json_decref(object);
+}
+
+#define TOOL "description: d\ncommand: [grep, \"{word}\"]\n"
+
+static void test_tool_and_prompt_refusals(void **state)
+{
+    static const struct {
+        enum atoll_registry_kind kind;
+        const char *text, *expected;
+    } cases[] = {
+        {ATOLL_REGISTRY_TOOL, TOOL, "command has the place {word}, which is not declared"},
+        {ATOLL_REGISTRY_TOOL, TOOL "parameters: {type: array}\n", "parameters.type must be object"},
+        {ATOLL_REGISTRY_TOOL, TOOL "parameters: {properties: {word: {type: text}}}\n",
+         "parameters.properties.word.type must be one of string"},
+        {ATOLL_REGISTRY_TOOL, TOOL "parameters: {properties: {word: {pattern: a}}}\n",
+         "has a keyword of JSON Schema that is not supported: pattern"},
+        {ATOLL_REGISTRY_TOOL, TOOL "parameters: {properties: {word: {}, sandbox: {}}}\n",
+         "may not have a property \"sandbox\""},
+        {ATOLL_REGISTRY_TOOL,
+         "description: d\ncommand: [\"{x}\"]\nparameters: {properties: {x: {}}}\n",
+         "the first element of \"command\""},
+        {ATOLL_REGISTRY_TOOL, "description: d\ncommand: [a]\nenv: {A: \"{x}\"}\n",
+         "env has the place {x}"},
+        {ATOLL_REGISTRY_TOOL, "description: d\ncommand: [a]\nstdin: \"{x}\"\n",
+         "stdin has the place {x}"},
+        {ATOLL_REGISTRY_PROMPT, "text: Hello {name}\n", "write {{name}} for that text"},
+        {ATOLL_REGISTRY_PROMPT, "text: a\nvariables: {x: {required: true, default: b}}\n",
+         "either \"required\" or has a \"default\": x"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++)
+        expect_refused(cases[i].kind, cases[i].text, cases[i].expected);
+}
+
+/* What a schema says about a value; NULL: nothing. */
+static void test_schemas(void **state)
+{
+    static const struct {
+        const char *schema, *value, *expected;
+    } cases[] = {
+        {"{\"type\": \"string\"}", "\"x\"", NULL},
+        {"{\"type\": \"string\"}", "1", "v must be a string"},
+        {"{\"type\": [\"integer\", \"null\"]}", "1.5", "v must be a whole number or null"},
+        {"{\"type\": \"integer\", \"minimum\": 3}", "2", "v must be at least 3"},
+        {"{\"maxLength\": 2}", "\"\u00e4\u00f6\"", NULL},
+        {"{\"maxLength\": 2}", "\"abc\"", "v must be at most 2 characters"},
+        {"{\"minItems\": 1}", "[]", "v must be at least 1 elements"},
+        {"{\"enum\": [\"a\", 2]}", "2", NULL},
+        {"{\"enum\": [\"a\", 2]}", "3", "v must be one of [\"a\", 2]"},
+        {"{\"const\": true}", "false", "v must be true"},
+        {"{\"required\": [\"k\"]}", "{}", "v.k is missing"},
+        {"{\"properties\": {\"k\": {}}, \"additionalProperties\": false}", "{\"x\": 1}",
+         "v.x is not known"},
+        {"{\"additionalProperties\": {\"type\": \"number\"}}", "{\"x\": \"1\"}",
+         "v.x must be a number"},
+        {"{\"items\": {\"items\": {\"type\": \"boolean\"}}}", "[[true], [1]]",
+         "v[1][0] must be true or false"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
+        json_t *schema = json_loads(cases[i].schema, 0, NULL);
+        json_t *value = json_loads(cases[i].value, JSON_DECODE_ANY, NULL);
+        struct atoll_error err = {0};
+        int r;
+
+        assert_int_equal(atoll_json_schema_check(schema, "s", &err), 0);
+        r = atoll_json_schema_apply(schema, value, "v", &err);
+        if (cases[i].expected)
+            assert_string_equal(err.text, cases[i].expected);
+        else
+            assert_int_equal(r, 0);
+        json_decref(schema);
+        json_decref(value);
+    }
+}
+
+static void expect_filled(const char *text, const char *expected)
+{
+    json_t *values = json_pack("{s:s, s:i, s:s}", "a", "$(id) {n}", "n", 7, "empty", "");
+    struct atoll_buf out;
+    int r;
+
+    atoll_buf_init(&out, 1000);
+    r = atoll_places_fill(text, values, &out);
+    if (expected) {
+        assert_int_equal(r, 1);
+        assert_string_equal(atoll_buf_str(&out), expected);
+    } else {
+        assert_int_equal(r, 0);
+    }
+    atoll_buf_done(&out);
+    json_decref(values);
+}
+
+static void test_places(void **state)
+{
+    (void)state;
+    expect_filled("x {a} y", "x $(id) {n} y"); /* a value is never looked at again */
+    expect_filled("{n}{n}", "77");
+    expect_filled("{{n}} {\"n\": 1} {} { n} ${n", "{n} {\"n\": 1} {} { n} ${n");
+    expect_filled("[{empty}]", "[]");
+    expect_filled("{missing}", NULL);
+    expect_filled("{", "{");
+    expect_filled("", "");
 }
 
 /* A directory of files, and what becomes of them. */
@@ -389,6 +497,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_environment_refusals),
+        cmocka_unit_test(test_tool_and_prompt_refusals),
+        cmocka_unit_test(test_schemas),
+        cmocka_unit_test(test_places),
         cmocka_unit_test(test_deep_and_wide),
         cmocka_unit_test(test_types_by_table),
         cmocka_unit_test_setup_teardown(test_reload, set_up, tear_down),

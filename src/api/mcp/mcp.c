@@ -25,6 +25,7 @@ static const char instructions[] =
 void atoll_mcp_request_free(struct atoll_mcp_request *req)
 {
     atoll_mcp_message_done(&req->message);
+    (void)atoll_tool_unref(req->tool);
     json_decref(req->args);
     free(req);
 }
@@ -146,9 +147,10 @@ static void fail(struct atoll_api_call *call, int status, const struct atoll_err
 
 /* Sessions. */
 
-void atoll_mcp_sandbox_name(const char *session, char *out)
+void atoll_mcp_sandbox_name(const char *session, const char *environment, char *out)
 {
-    (void)snprintf(out, 64, "mcp%s%.16s", *session ? "-" : "", session);
+    (void)snprintf(out, 64, "mcp%s%.16s%s%.40s", *session ? "-" : "", session,
+                   environment ? "-" : "", environment ? environment : "");
 }
 
 /* From the header, or from the query for `atoll mcp`, which makes its own. False: it is not an id of ours. */
@@ -184,7 +186,31 @@ static void destroyed(void *arg, const struct atoll_error *error ATOLL_UNUSED)
     atoll_api_reply_empty(arg, 204);
 }
 
-/* The end of a session: its sandbox ends with it. */
+static void ignore(void *arg ATOLL_UNUSED, const struct atoll_error *error ATOLL_UNUSED)
+{
+}
+
+#define OTHERS_MAX 64 /* those beyond it end when they are idle */
+
+/* Those that the session has for tools of the registry. */
+static void destroy_others(const struct atoll_api_call *call, const char *name)
+{
+    char ids[OTHERS_MAX][ATOLL_ID_LEN + 1]; /* destroying changes the engine's list */
+    struct atoll_sandbox *sandbox;
+    struct atoll_sandbox_view view;
+    size_t pos = 0, n = strlen(name), count = 0;
+
+    while (count < OTHERS_MAX && (sandbox = atoll_engine_next(call->engine, &pos))) {
+        atoll_sandbox_get(sandbox, &view);
+        if (strcmp(view.owner, call->caller.tenant) == 0 && view.options.name &&
+            strncmp(view.options.name, name, n) == 0 && view.options.name[n] == '-')
+            memcpy(ids[count++], view.id, strlen(view.id) + 1);
+    }
+    while (count > 0)
+        atoll_engine_destroy(call->engine, ids[--count], "the end of an MCP session", ignore, NULL);
+}
+
+/* The end of a session: its sandboxes end with it. */
 static void end_session(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                         size_t n ATOLL_UNUSED)
 {
@@ -201,7 +227,8 @@ static void end_session(struct atoll_api_call *call, const uint8_t *body ATOLL_U
         return;
     }
     (void)atoll_mcp_session_free(atoll_mcp_session_find(mcp, call->caller.tenant, session));
-    atoll_mcp_sandbox_name(session, name);
+    atoll_mcp_sandbox_name(session, NULL, name);
+    destroy_others(call, name);
     sandbox = atoll_engine_find_name(call->engine, call->caller.tenant, name);
     if (!sandbox) {
         atoll_api_reply_empty(call, 204);
@@ -271,8 +298,8 @@ static void metadata(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUS
 
 static json_t *capabilities(void)
 {
-    return json_pack("{s:{s:b}, s:{s:b, s:b}}", "tools", "listChanged", 0, "resources", "subscribe",
-                     1, "listChanged", 0);
+    return json_pack("{s:{s:b}, s:{s:b, s:b}, s:{s:b}}", "tools", "listChanged", 0, "resources",
+                     "subscribe", 1, "listChanged", 0, "prompts", "listChanged", 0);
 }
 
 static json_t *server_info(void)
@@ -309,11 +336,6 @@ static void ping(struct atoll_mcp_request *req)
     atoll_mcp_answer(req, json_object());
 }
 
-static void prompts_list(struct atoll_mcp_request *req)
-{
-    atoll_mcp_answer(req, json_pack("{s:[]}", "prompts"));
-}
-
 static const struct {
     const char *name;
     void (*run)(struct atoll_mcp_request *req);
@@ -329,7 +351,8 @@ static const struct {
     {"resources/subscribe", atoll_mcp_subscribe},
     {"resources/unsubscribe", atoll_mcp_unsubscribe},
     {"subscriptions/listen", atoll_mcp_listen},
-    {"prompts/list", prompts_list},
+    {"prompts/list", atoll_mcp_prompts_list},
+    {"prompts/get", atoll_mcp_prompts_get},
 };
 
 static void run_method(struct atoll_mcp_request *req)

@@ -44,8 +44,8 @@ struct atoll_mcp_request {
     /* tools.c */
     struct atoll_list node; /* in the list of calls that can be cancelled */
     struct atoll_tool_call *tool_call;
-    const struct atoll_tool *tool;
-    json_t *args; /* owned */
+    const struct atoll_tool *tool; /* a reference */
+    json_t *args;                  /* owned */
     struct atoll_timer beat;
     struct atoll_timer again; /* while the session's sandbox is being made for another request */
     uint64_t beats;
@@ -70,8 +70,9 @@ void atoll_mcp_fail(struct atoll_mcp_request *req, const struct atoll_error *err
 /* Without an answer. */
 void atoll_mcp_request_free(struct atoll_mcp_request *req);
 
-/* The name of the session's own sandbox. out holds 64 bytes. */
-void atoll_mcp_sandbox_name(const char *session, char *out);
+/* The name of the session's own sandbox; environment: of the one for tools of that environment, or NULL. out
+ * holds 64 bytes. */
+void atoll_mcp_sandbox_name(const char *session, const char *environment, char *out);
 
 /* tools.c */
 void atoll_mcp_tools_list(struct atoll_mcp_request *req);
@@ -79,6 +80,10 @@ void atoll_mcp_tools_call(struct atoll_mcp_request *req);
 /* notifications/cancelled: ends the call with that id, of the same tenant and session. */
 void atoll_mcp_cancel(struct atoll_mcp *mcp, const struct atoll_api_call *by, const char *session,
                       const json_t *request_id);
+
+/* prompts.c */
+void atoll_mcp_prompts_list(struct atoll_mcp_request *req);
+void atoll_mcp_prompts_get(struct atoll_mcp_request *req);
 
 /* resources.c */
 void atoll_mcp_resource_templates(struct atoll_mcp_request *req);

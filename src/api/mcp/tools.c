@@ -5,6 +5,7 @@
 #include "api/kit/sse.h"
 #include "api/mcp/mcp_internal.h"
 #include "base/clock.h"
+#include "registry/environment_create.h"
 
 #define BEAT_MS 3000 /* between two notes of progress */
 #define AGAIN_MS 20  /* between two looks at a sandbox that is being made */
@@ -21,11 +22,14 @@ static json_t *describe(const struct atoll_tool *tool)
 
 void atoll_mcp_tools_list(struct atoll_mcp_request *req)
 {
+    const struct atoll_tool *tool;
     json_t *all = json_array();
+    size_t pos = 0;
 
-    for (const struct atoll_tool *t = atoll_tools; t->run; t++)
-        if (t->mcp_name)
-            (void)json_array_append_new(all, describe(t));
+    while ((tool = atoll_tool_next(req->api, true, &pos))) {
+        (void)json_array_append_new(all, describe(tool));
+        (void)atoll_tool_unref(tool);
+    }
     atoll_mcp_answer(req, json_pack("{s:o}", "tools", all));
 }
 
@@ -207,20 +211,39 @@ static void use(struct atoll_mcp_request *req, struct atoll_sandbox *sandbox)
         sandbox_made(req, sandbox, NULL);
 }
 
+/* A sandbox of the session for tools of this environment of the registry. */
+static void make_environment(struct atoll_mcp_request *req, const char *environment,
+                             const struct atoll_options *options)
+{
+    struct atoll_environment found;
+    struct atoll_error error;
+    const struct atoll_registry *registry = atoll_sessions_registry(req->api->config.sessions);
+
+    if (atoll_environment_find(registry, environment, &found, &error) < 0)
+        done(req, NULL, &error);
+    else
+        atoll_environment_create(
+            req->engine,
+            &(struct atoll_environment_create){.environment = &found, .sandbox = *options},
+            sandbox_made, req);
+}
+
 static void use_session(struct atoll_mcp_request *req)
 {
-    struct atoll_sandbox *sandbox;
+    const char *environment = json_string_value(json_object_get(req->tool->object, "environment"));
     char name[64];
+    const struct atoll_options options = {
+        .owner = req->tenant, .name = name, .lifetime = {.idle_s = IDLE_S}};
+    struct atoll_sandbox *sandbox;
 
-    atoll_mcp_sandbox_name(req->session, name);
+    atoll_mcp_sandbox_name(req->session, environment, name);
     sandbox = atoll_engine_find_name(req->engine, req->tenant, name);
     if (sandbox)
         use(req, sandbox);
+    else if (environment)
+        make_environment(req, environment, &options);
     else
-        atoll_engine_create(req->engine,
-                            &(struct atoll_options){
-                                .owner = req->tenant, .name = name, .lifetime = {.idle_s = IDLE_S}},
-                            sandbox_made, req);
+        atoll_engine_create(req->engine, &options, sandbox_made, req);
 }
 
 static void end_call(struct atoll_mcp_request *req)
@@ -266,7 +289,7 @@ void atoll_mcp_tools_call(struct atoll_mcp_request *req)
     struct atoll_error error;
     const char *text;
 
-    req->tool = name ? atoll_tool_by_mcp_name(name) : NULL;
+    req->tool = name ? atoll_tool_find(req->api, name, true) : NULL;
     if (!req->tool) {
         atoll_mcp_refuse(req, ATOLL_MCP_INVALID_PARAMS, "there is no tool %.64s", name ? name : "");
         return;

@@ -110,6 +110,9 @@ atoll_rest_handler atoll_rest_swarm_create, atoll_rest_swarm_list, atoll_rest_sw
 atoll_rest_handler atoll_rest_agent_start, atoll_rest_agent_list, atoll_rest_agent_cancel;
 /* registry.c */
 atoll_rest_handler atoll_rest_registry_get, atoll_rest_registry_list, atoll_rest_registry_item;
+atoll_rest_handler atoll_rest_prompt_render;
+atoll_rest_handler atoll_rest_connector_create, atoll_rest_connector_list, atoll_rest_connector_get,
+    atoll_rest_connector_put, atoll_rest_connector_remove;
 
 /* artifacts.c: routes for artifacts of destroyed sandboxes, which the check of owners would not
  * find. */

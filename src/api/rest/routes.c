@@ -212,6 +212,12 @@ static const struct atoll_route rows[] = {
      "session_id, path"},
     {ATOLL_GET,    "/api/e2b/files/{session}", READ, NONE, atoll_rest_e2b_file_list, ""},
 
+    {ATOLL_POST,   "/api/connectors",      WRITE, JSON,   atoll_rest_connector_create, ""},
+    {ATOLL_GET,    "/api/connectors",      READ,  NONE,   atoll_rest_connector_list, ""},
+    {ATOLL_GET,    "/api/connectors/{name}", READ, NONE,  atoll_rest_connector_get, ""},
+    {ATOLL_PUT,    "/api/connectors/{name}", WRITE, JSON, atoll_rest_connector_put, ""},
+    {ATOLL_DELETE, "/api/connectors/{name}", WRITE, NONE, atoll_rest_connector_remove, ""},
+
     {ATOLL_GET,    REGISTRY,                          READ, NONE, atoll_rest_registry_get, ""},
     {ATOLL_GET,    REGISTRY "/environments",          READ, NONE, atoll_rest_registry_list, ""},
     {ATOLL_GET,    REGISTRY "/environments/{name}",   READ, NONE, atoll_rest_registry_item, ""},
@@ -221,6 +227,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    REGISTRY "/tools/{name}",          READ, NONE, atoll_rest_registry_item, ""},
     {ATOLL_GET,    REGISTRY "/prompts",               READ, NONE, atoll_rest_registry_list, ""},
     {ATOLL_GET,    REGISTRY "/prompts/{name}",        READ, NONE, atoll_rest_registry_item, ""},
+    {ATOLL_POST,   "/api/prompts/{name}/render",      READ, FILES, atoll_rest_prompt_render, ""},
 };
 /* clang-format on */
 

@@ -13,6 +13,7 @@
  */
 static void call_free(struct atoll_tool_call *call)
 {
+    (void)atoll_tool_unref(call->tool);
     json_decref(call->args);
     free(call->outside);
     free(call->inside);
@@ -104,7 +105,7 @@ struct atoll_tool_call *atoll_tool_start(const struct atoll_tool_request *reques
         .api = request->api,
         .engine = request->api->config.engine,
         .loop = request->api->config.loop,
-        .tool = request->tool,
+        .tool = atoll_tool_ref(request->tool),
         .args = request->args,
         .outside = request->outside ? strdup(request->outside) : NULL,
         .inside = request->inside ? strdup(request->inside) : NULL,

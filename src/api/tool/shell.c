@@ -16,13 +16,16 @@ struct shell {
     struct atoll_tool_call *call;
     struct atoll_collect collect;
     char exec_id[33];
-    char **env; /* owned */
+    char **env;             /* owned */
+    struct atoll_buf input; /* for its standard input */
+    bool has_input;
 };
 
 static void shell_free(struct shell *s)
 {
     atoll_collect_done(&s->collect);
     atoll_tool_variables_free(s->env);
+    atoll_buf_done(&s->input);
     free(s);
 }
 
@@ -161,10 +164,45 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
         atoll_tool_finish(call, &text, data, false);
         return;
     }
+    if (s->has_input)
+        atoll_exec_feed(exec, atoll_buf_head(&s->input), atoll_buf_size(&s->input));
     call->stop = stop;
     if (call->cancelled)
         stop(call);
     atoll_collect_start(&s->collect, call->loop, exec, collected, s);
+}
+
+void atoll_tool_run_command(struct atoll_tool_call *call, const struct atoll_tool_command *command)
+{
+    const char *cwd = command->cwd ? command->cwd : call->outside;
+    struct shell *s = atoll_alloc(sizeof(*s));
+    char path[ATOLL_TOOL_PATH_MAX];
+    struct atoll_error error;
+    int r = cwd ? atoll_tool_path(call, cwd, path, &error) : 0;
+
+    s->call = call;
+    s->env = command->env;
+    s->has_input = command->input != NULL;
+    atoll_buf_init(&s->input, command->input_len + 1);
+    if (r == 0 && s->has_input &&
+        atoll_buf_append(&s->input, command->input, command->input_len) < 0)
+        r = atoll_fail_errno(&error, ENOMEM, "the input of a command");
+    if (r < 0) {
+        shell_free(s);
+        atoll_tool_fail(call, &error);
+        return;
+    }
+    call->state = s;
+    atoll_engine_exec(call->engine, call->sandbox_id,
+                      &(struct atoll_exec_start){
+                          .argv = command->argv,
+                          .is_command = true,
+                          .env = (const char *const *)s->env,
+                          .cwd = cwd ? path : NULL,
+                          .timeout_ms = command->timeout_ms,
+                          .stdin_open = s->has_input,
+                      },
+                      started, s);
 }
 
 void atoll_tool_run_bash(struct atoll_tool_call *call)
@@ -177,34 +215,17 @@ void atoll_tool_run_bash(struct atoll_tool_call *call)
                                 "sh",
                                 atoll_tool_text(call, "command"),
                                 NULL};
-    const char *cwd = atoll_tool_text(call, "cwd");
-    char path[ATOLL_TOOL_PATH_MAX];
-    struct atoll_error error;
-    struct shell *s;
+    bool forever =
+        atoll_tool_flag(call, "run_in_background") && !json_object_get(call->args, "timeout");
 
-    if (!cwd && call->outside)
-        cwd = call->outside;
-    if (cwd && atoll_tool_path(call, cwd, path, &error) < 0) {
-        atoll_tool_fail(call, &error);
-        return;
-    }
-    s = atoll_alloc(sizeof(*s));
-    s->call = call;
-    s->env = atoll_tool_variables(json_object_get(call->args, "env"));
-    call->state = s;
-    atoll_engine_exec(
-        call->engine, call->sandbox_id,
-        &(struct atoll_exec_start){
+    atoll_tool_run_command(
+        call,
+        &(struct atoll_tool_command){
             .argv = argv,
-            .is_command = true,
-            .env = (const char *const *)s->env,
-            .cwd = cwd ? path : NULL,
-            .timeout_ms = atoll_tool_flag(call, "run_in_background") &&
-                                  !json_object_get(call->args, "timeout")
-                              ? 0
-                              : (uint32_t)atoll_tool_whole(call, "timeout", TIMEOUT_MS),
-        },
-        started, s);
+            .env = atoll_tool_variables(json_object_get(call->args, "env")),
+            .cwd = atoll_tool_text(call, "cwd"),
+            .timeout_ms = forever ? 0 : (uint32_t)atoll_tool_whole(call, "timeout", TIMEOUT_MS),
+        });
 }
 
 /* Background commands. */
@@ -229,6 +250,7 @@ void atoll_tool_run_bash_output(struct atoll_tool_call *call)
         return;
     s = atoll_alloc(sizeof(*s));
     s->call = call;
+    atoll_buf_init(&s->input, 0);
     (void)snprintf(s->exec_id, sizeof(s->exec_id), "%s", id);
     call->state = s;
     atoll_collect_so_far(&s->collect, call->loop, exec, collected, s);

@@ -42,13 +42,22 @@ struct atoll_tool {
     bool reads_only;
     bool without_sandbox; /* it is not about one sandbox; MCP: others also take "sandbox" */
     void (*run)(struct atoll_tool_call *call);
+    const json_t *object; /* of the registry, with places; NULL: a row of the table */
 };
 
-/* All tools; ends with a row without a `run`. */
+/* The built-in tools; ends with a row without a `run`. */
 extern const struct atoll_tool atoll_tools[];
-/* NULL: there is no such tool. */
-const struct atoll_tool *atoll_tool_by_name(const char *name);
-const struct atoll_tool *atoll_tool_by_mcp_name(const char *name);
+
+/*
+ * Tools of the registry have one name for REST and MCP; a built-in tool of the same name takes precedence.
+ * References keep a tool while a call uses it and the registry changes; those to built-in tools are free.
+ */
+/* NULL: there is no such tool. Return the reference with atoll_tool_unref(). */
+const struct atoll_tool *atoll_tool_find(const struct atoll_api *api, const char *name, bool mcp);
+/* All tools with a name of that kind: starts with *pos = 0; NULL at the end. References, as above. */
+const struct atoll_tool *atoll_tool_next(const struct atoll_api *api, bool mcp, size_t *pos);
+/* Accepts NULL, and returns it. */
+const struct atoll_tool *atoll_tool_unref(const struct atoll_tool *tool);
 
 /* The JSON schema of the arguments; owned by the caller, NULL: out of memory. */
 json_t *atoll_tool_schema(const struct atoll_tool *tool, bool mcp);
@@ -72,7 +81,7 @@ typedef void atoll_tool_done_fn(void *arg, const struct atoll_tool_result *resul
 #define ATOLL_TOOL_PATH_MAX 4096
 struct atoll_tool_request {
     struct atoll_api *api;
-    const struct atoll_tool *tool;
+    const struct atoll_tool *tool; /* the call takes a reference of its own */
     const char *tenant;
     const char *sandbox_id; /* of the tenant; "" for a tool without one */
     json_t *args;           /* checked; ownership passes */

@@ -57,7 +57,25 @@ void atoll_tool_refuse(struct atoll_tool_call *call, enum atoll_error_kind kind,
 json_t *atoll_tool_json_bytes(const void *bytes, size_t n);
 
 #define ATOLL_TOOL_RUN(name) void atoll_tool_run_##name(struct atoll_tool_call *call)
+/* registered.c: tools of the registry */
+ATOLL_TOOL_RUN(registered);
+const struct atoll_tool *atoll_tool_ref(const struct atoll_tool *tool);
+json_t *atoll_tool_registered_schema(const struct atoll_tool *tool);
+int atoll_tool_registered_check(const struct atoll_tool *tool, const json_t *args,
+                                struct atoll_error *err) ATOLL_MUST_CHECK;
+
 /* shell.c */
+/* Runs a command and finishes the call with what it prints. All is borrowed, except for env: an array of
+ * atoll_tool_variables(), or NULL, whose ownership passes. */
+struct atoll_tool_command {
+    const char *const *argv;
+    char **env;
+    const char *cwd; /* of the client; NULL: the mapped directory, or the default */
+    uint32_t timeout_ms;
+    const void *input; /* for its standard input; NULL: none */
+    size_t input_len;
+};
+void atoll_tool_run_command(struct atoll_tool_call *call, const struct atoll_tool_command *command);
 ATOLL_TOOL_RUN(bash);
 ATOLL_TOOL_RUN(bash_output);
 ATOLL_TOOL_RUN(kill_shell);

@@ -147,64 +147,48 @@ static const struct atoll_tool_arg task_args[] = {
 
 const struct atoll_tool atoll_tools[] = {
     {"Bash", "run_command", "Runs a shell command in the sandbox and returns its output.",
-     bash_args, false, false, atoll_tool_run_bash},
+     bash_args, false, false, atoll_tool_run_bash, NULL},
     {"BashOutput", "command_output",
      "The output of a background command so far, and whether it runs.", bash_output_args, true,
-     false, atoll_tool_run_bash_output},
+     false, atoll_tool_run_bash_output, NULL},
     {"KillShell", "kill_command", "Kills a background command and all it started.", kill_shell_args,
-     false, false, atoll_tool_run_kill_shell},
+     false, false, atoll_tool_run_kill_shell, NULL},
     {"RunCode", "run_code", "Runs code in an interpreter that keeps its variables between calls.",
-     code_args, false, false, atoll_tool_run_code},
+     code_args, false, false, atoll_tool_run_code, NULL},
     {"Read", "read_file", "Reads a text file, with line numbers.", read_args, true, false,
-     atoll_tool_run_read},
-    {"Write", "write_file", "Writes a file.", write_args, false, false, atoll_tool_run_write},
+     atoll_tool_run_read, NULL},
+    {"Write", "write_file", "Writes a file.", write_args, false, false, atoll_tool_run_write, NULL},
     {"Edit", "edit_file", "Replaces a text in a file.", edit_args, false, false,
-     atoll_tool_run_edit},
+     atoll_tool_run_edit, NULL},
     {"MultiEdit", "edit_file_many", "Makes several edits in one file, all of them or none.",
-     multi_edit_args, false, false, atoll_tool_run_edit},
+     multi_edit_args, false, false, atoll_tool_run_edit, NULL},
     {"Glob", "find_files", "Finds files by a pattern, the last changed first.", glob_args, true,
-     false, atoll_tool_run_glob},
+     false, atoll_tool_run_glob, NULL},
     {"Grep", "search_files", "Searches the contents of files.", grep_args, true, false,
-     atoll_tool_run_grep},
-    {"LS", "list_files", "Lists a directory.", ls_args, true, false, atoll_tool_run_ls},
+     atoll_tool_run_grep, NULL},
+    {"LS", "list_files", "Lists a directory.", ls_args, true, false, atoll_tool_run_ls, NULL},
     {NULL, "sandbox_create", "Makes a new sandbox and returns its id.", create_args, false, true,
-     atoll_tool_run_create},
-    {NULL, "sandbox_list", "Lists your sandboxes.", no_args, true, true, atoll_tool_run_list},
+     atoll_tool_run_create, NULL},
+    {NULL, "sandbox_list", "Lists your sandboxes.", no_args, true, true, atoll_tool_run_list, NULL},
     {NULL, "sandbox_info", "What a sandbox is, its state and limits.", no_args, true, false,
-     atoll_tool_run_info},
+     atoll_tool_run_info, NULL},
     {NULL, "sandbox_stop", "Ends a sandbox; its files are gone.", no_args, false, false,
-     atoll_tool_run_destroy},
+     atoll_tool_run_destroy, NULL},
     {NULL, "preview_url", "A URL for a server that listens on a port in the sandbox.", preview_args,
-     false, false, atoll_tool_run_preview},
+     false, false, atoll_tool_run_preview, NULL},
     {NULL, "sandbox_snapshot", "Keeps the files of a sandbox as a template.", snapshot_args, false,
-     false, atoll_tool_run_snapshot},
+     false, atoll_tool_run_snapshot, NULL},
     {NULL, "sandbox_fork", "Makes copies of a sandbox.", fork_args, false, false,
-     atoll_tool_run_fork},
+     atoll_tool_run_fork, NULL},
     {NULL, "sandbox_restore", "Brings the files of a sandbox back to a snapshot.", restore_args,
-     false, false, atoll_tool_run_restore},
+     false, false, atoll_tool_run_restore, NULL},
     {NULL, "git_clone", "Clones a repository into the sandbox.", git_clone_args, false, false,
-     atoll_tool_run_git_clone},
+     atoll_tool_run_git_clone, NULL},
     {NULL, "task_run",
      "Lets an agent work on an instruction in a sandbox of its own, and waits for its result.",
-     task_args, false, true, atoll_tool_run_task},
+     task_args, false, true, atoll_tool_run_task, NULL},
     {0},
 };
-
-const struct atoll_tool *atoll_tool_by_name(const char *name)
-{
-    for (const struct atoll_tool *t = atoll_tools; t->run; t++)
-        if (t->name && strcmp(t->name, name) == 0)
-            return t;
-    return NULL;
-}
-
-const struct atoll_tool *atoll_tool_by_mcp_name(const char *name)
-{
-    for (const struct atoll_tool *t = atoll_tools; t->run; t++)
-        if (t->mcp_name && strcmp(t->mcp_name, name) == 0)
-            return t;
-    return NULL;
-}
 
 /* Schemas. */
 
@@ -260,11 +244,31 @@ static const struct atoll_tool_arg sandbox_arg = {
              "with the first call that needs it.",
 };
 
+/* The one of the registry, with "sandbox". */
+static json_t *registered_schema(const struct atoll_tool *tool, bool mcp)
+{
+    json_t *schema = atoll_tool_registered_schema(tool);
+    json_t *required = json_array();
+
+    if (schema && required && mcp &&
+        add_property(json_object_get(schema, "properties"), required, &sandbox_arg, mcp) < 0) {
+        json_decref(schema);
+        schema = NULL;
+    }
+    json_decref(required);
+    return schema;
+}
+
 json_t *atoll_tool_schema(const struct atoll_tool *tool, bool mcp)
 {
-    json_t *properties = json_object(), *required = json_array(), *schema;
-    int r = properties && required ? 0 : -ENOMEM;
+    json_t *properties, *required, *schema;
+    int r;
 
+    if (tool->object)
+        return registered_schema(tool, mcp);
+    properties = json_object();
+    required = json_array();
+    r = properties && required ? 0 : -ENOMEM;
     for (const struct atoll_tool_arg *arg = tool->args; r == 0 && arg->name; arg++)
         r = add_property(properties, required, arg, mcp);
     if (r == 0 && mcp && !tool->without_sandbox)
@@ -378,12 +382,32 @@ static int check_arg(const struct atoll_tool_arg *arg, bool mcp, json_t *args, j
     return 0;
 }
 
-int atoll_tool_check(const struct atoll_tool *tool, bool mcp, json_t *args, struct atoll_error *err)
+static int check_registered(const struct atoll_tool *tool, bool mcp, json_t *args,
+                            struct atoll_error *err)
 {
     json_t *checked = json_object();
-    const char *left;
     int r = checked ? 0 : atoll_fail_errno(err, ENOMEM, "arguments");
 
+    if (r == 0 && mcp)
+        r = check_arg(&sandbox_arg, mcp, args, checked, err);
+    if (r == 0)
+        r = atoll_tool_registered_check(tool, args, err);
+    if (r == 0 && json_object_update(args, checked) < 0)
+        r = atoll_fail_errno(err, ENOMEM, "arguments");
+    json_decref(checked);
+    return r;
+}
+
+int atoll_tool_check(const struct atoll_tool *tool, bool mcp, json_t *args, struct atoll_error *err)
+{
+    json_t *checked;
+    const char *left;
+    int r;
+
+    if (tool->object)
+        return check_registered(tool, mcp, args, err);
+    checked = json_object();
+    r = checked ? 0 : atoll_fail_errno(err, ENOMEM, "arguments");
     for (const struct atoll_tool_arg *arg = tool->args; r == 0 && arg->name; arg++)
         r = check_arg(arg, mcp, args, checked, err);
     if (r == 0 && mcp && !tool->without_sandbox)

@@ -317,5 +317,14 @@ const char *const atoll_db_migrations[] = {
      "  bytes INTEGER NOT NULL,"
      "  PRIMARY KEY (sandbox_id, number)"
      ") WITHOUT ROWID;"),
+    ("CREATE TABLE connectors ("
+     "  key TEXT PRIMARY KEY," /* tenant and name */
+     "  tenant TEXT NOT NULL,"
+     "  name TEXT NOT NULL,"
+     "  definition BLOB," /* sealed */
+     "  created_unix_ms INTEGER NOT NULL,"
+     "  updated_unix_ms INTEGER NOT NULL"
+     ") WITHOUT ROWID;"
+     "CREATE INDEX connectors_of ON connectors (tenant, name);"),
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

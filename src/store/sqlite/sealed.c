@@ -28,6 +28,8 @@ static const struct {
     /* Without its request, a task can neither be continued nor tried again. */
     {"SELECT count(*) FROM tasks" OTHERS("request"), "DELETE FROM tasks" OTHERS("request"), "task",
      "tasks"},
+    {"SELECT count(*) FROM connectors" OTHERS("definition"),
+     "DELETE FROM connectors" OTHERS("definition"), "connector", "connectors"},
 };
 
 #define KINDS (ATOLL_ARRAY_LEN(tables) + 1) /* the last: environments of sandboxes */

@@ -53,8 +53,9 @@ void atoll_rest_tool_list(struct atoll_api_call *call, const uint8_t *body ATOLL
 {
     const char *format = atoll_http_query(call->req, "format");
     json_t *all = json_array();
+    const struct atoll_tool *tool;
     struct atoll_error error;
-    size_t at = 0;
+    size_t at = 0, pos = 0;
 
     while (format && at < ATOLL_ARRAY_LEN(formats) && strcmp(formats[at].name, format) != 0)
         at++;
@@ -65,9 +66,10 @@ void atoll_rest_tool_list(struct atoll_api_call *call, const uint8_t *body ATOLL
         atoll_api_fail(call, &error);
         return;
     }
-    for (const struct atoll_tool *t = atoll_tools; t->run; t++)
-        if (t->name)
-            (void)json_array_append_new(all, formats[at].make(t));
+    while ((tool = atoll_tool_next(call->api, false, &pos))) {
+        (void)json_array_append_new(all, formats[at].make(tool));
+        (void)atoll_tool_unref(tool);
+    }
     reply_json(call, json_pack("{s:o}", "tools", all));
 }
 
@@ -145,7 +147,7 @@ static void start(struct atoll_api_call *call, const struct atoll_tool *tool, js
 
 void atoll_rest_tool_call(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
-    const struct atoll_tool *tool = atoll_tool_by_name(call->params.name);
+    const struct atoll_tool *tool = atoll_tool_find(call->api, call->params.name, false);
     const char *query = atoll_http_query(call->req, "map"), *inside = NULL;
     ATOLL_AUTOFREE char *map = query ? strdup(query) : NULL;
     struct atoll_body body = {0};
@@ -165,5 +167,6 @@ void atoll_rest_tool_call(struct atoll_api_call *call, const uint8_t *bytes, siz
         atoll_api_fail(call, &error);
     else
         start(call, tool, json_incref(body.root), map, inside);
+    (void)atoll_tool_unref(tool);
     atoll_body_done(&body);
 }

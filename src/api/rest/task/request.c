@@ -1,11 +1,13 @@
 /* Requests for tasks: what the fields must be. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "api/rest/requests.h"
 #include "api/rest/rest.h"
 #include "api/rest/task/tasks.h"
 #include "engine/artifact/artifacts.h"
 #include "engine/json_memory.h"
+#include "task/connectors.h"
 
 #define WEEK_S (7.0 * 24 * 3600)
 
@@ -46,7 +48,7 @@ static const struct atoll_field commit_fields[] = {
 struct request {
     const char *instruction, *agent, *agent_name, *model, *system_prompt, *resume;
     const char *environment, *sandbox_id, *branch, *setup, *check, *cleanup, *keys;
-    const json_t *sandbox, *repo, *timeout, *stall;
+    const json_t *sandbox, *repo, *timeout, *stall, *mcp_servers;
     const char *const *env, *const *patterns;
     bool push, capture, capture_ignored, auto_cleanup;
     struct commit commit;
@@ -74,6 +76,7 @@ static const struct atoll_field fields[] = {
     {"sandbox", ATOLL_FIELD_JSON, AT(sandbox), 0, 0, NULL, 0},
     {"repo", ATOLL_FIELD_JSON, AT(repo), 0, 0, NULL, 0},
     {"env", ATOLL_FIELD_ENV, AT(env), 0, 0, NULL, 0},
+    {"mcpServers", ATOLL_FIELD_JSON, AT(mcp_servers), 0, 0, NULL, 0},
     /* The task adds some of its own. */
     {"capturePatterns", ATOLL_FIELD_STRINGS, AT(patterns), 0, ATOLL_ARTIFACTS_PATTERNS_MAX - 4,
      NULL, 0},
@@ -155,6 +158,32 @@ static int check_sandbox(const struct request *q, struct atoll_error *err)
     return r < 0 ? atoll_wrap(err, "sandbox") : 0;
 }
 
+/* Names of connectors, or an object of names and definitions. */
+static int check_servers(const json_t *servers, struct atoll_error *err)
+{
+    char where[100];
+    const char *name;
+    json_t *value;
+
+    if (servers && !json_is_array(servers) && !json_is_object(servers))
+        return atoll_fields_refuse(err, "", "mcpServers", servers,
+                                   "a list of connectors, or an object of servers");
+    for (size_t i = 0; i < json_array_size(servers); i++)
+        if (!atoll_connector_is_name(json_string_value(json_array_get(servers, i))))
+            return atoll_fields_refuse(err, "mcpServers", "element", json_array_get(servers, i),
+                                       "the name of a connector");
+    json_object_foreach((json_t *)(uintptr_t)servers, name, value)
+    {
+        (void)snprintf(where, sizeof(where), "mcpServers.%.64s", name);
+        if (!atoll_connector_is_name(name))
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "%s: a name has 1 to 64 letters, digits, \"_\" and \"-\"", where);
+        if (!json_is_string(value) && atoll_connector_check(value, where, err) < 0)
+            return -EINVAL;
+    }
+    return 0;
+}
+
 static const char *const cleanups[] = {"always", "success", "never", NULL};
 static const char *const places[] = {"egress", "environment", NULL};
 
@@ -178,7 +207,8 @@ static int check_request(struct atoll_body *body, const struct request *q, struc
                           "keys must be \"egress\" or \"environment\"");
     if (check_seconds(q->timeout, "timeoutSeconds", err) < 0 ||
         check_seconds(q->stall, "stallSeconds", err) < 0 || check_repo(body, q->repo, err) < 0 ||
-        (q->patterns && atoll_artifacts_check(q->patterns, err) < 0))
+        (q->patterns && atoll_artifacts_check(q->patterns, err) < 0) ||
+        check_servers(q->mcp_servers, err) < 0)
         return -EINVAL;
     return check_sandbox(q, err);
 }

@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <string.h>
 #include "api/api_internal.h"
+#include "api/fields.h"
 #include "api/kit/list_reply.h"
 #include "api/rest/rest_internal.h"
 #include "engine/json_memory.h"
+#include "registry/prompt.h"
 
 #define BASE "/api/registry/"
 
@@ -117,4 +119,39 @@ void atoll_rest_registry_item(struct atoll_api_call *call, const uint8_t *body A
     atoll_api_reply_init(&buf, &out);
     view_item(&out, NULL, &item);
     atoll_api_reply(call, 200, &out);
+}
+
+static const struct atoll_field render_fields[] = {
+    {"variables", ATOLL_FIELD_JSON, 0, 0, 0, NULL, 0},
+    {0},
+};
+
+void atoll_rest_prompt_render(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct atoll_registry_item item;
+    struct atoll_body body = {0};
+    const json_t *variables = NULL;
+    struct atoll_json_out out;
+    struct atoll_error error;
+    struct atoll_buf buf, text;
+    int r = atoll_body_decode(&body, bytes, n, render_fields, &variables, &error);
+
+    atoll_buf_init(&text, ATOLL_PROMPT_TEXT_MAX);
+    if (r == 0 && variables && !json_is_object(variables))
+        r = atoll_fields_refuse(&error, "", "variables", variables, "an object of texts");
+    if (r == 0 &&
+        !atoll_registry_find(registry_of(call), ATOLL_REGISTRY_PROMPT, call->params.name, &item))
+        r = atoll_fail(&error, ATOLL_ERR_NOT_FOUND, ENOENT, "the registry has no prompt %s",
+                       call->params.name);
+    if (r == 0)
+        r = atoll_prompt_render(&item, variables, &text, &error);
+    if (atoll_api_reply_begin(call, r < 0 ? &error : NULL, &buf, &out)) {
+        atoll_json_open(&out, NULL, '{');
+        atoll_json_text(&out, "name", item.name);
+        atoll_json_text(&out, "text", atoll_buf_str(&text));
+        atoll_json_close(&out, '}');
+        atoll_api_reply(call, 200, &out);
+    }
+    atoll_buf_done(&text);
+    atoll_body_done(&body);
 }
