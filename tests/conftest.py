@@ -5,6 +5,7 @@ directory of their own; `sandbox` is the id of a fresh sandbox. When a daemon st
 looks for what it left behind, so any test that uses it is a leak test too.
 """
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -16,6 +17,7 @@ from daemons import (BUILD, ROOT, Daemon, alive, cgroups, descendants, ensure_ro
 
 # Tests may say `from conftest import ...` for all of these.
 __all__ = ["BUILD", "ROOT", "Daemon", "alive", "cgroups", "descendants", "need_build", "running",
+           "running_rootless",
            "start_time", "wait_until"]
 
 
@@ -38,8 +40,8 @@ def sandbox(daemon):
     daemon.atoll("rm", name)
 
 
-@pytest.fixture(scope="session")
-def rootless_daemon():
+@contextlib.contextmanager
+def running_rootless(**environment):
     """A daemon of an ordinary user. The binaries are copied to where that user can run them."""
     if os.geteuid() != 0:
         pytest.skip("only root can start a daemon as another user")
@@ -51,7 +53,13 @@ def rootless_daemon():
         for binary in BUILD.glob("atoll*"):
             if binary.is_file() and os.access(binary, os.X_OK):
                 shutil.copy2(binary, copies)
-        with running(copies, user) as started:
+        with running(copies, user, **environment) as started:
             yield started
     finally:
         shutil.rmtree(copies, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def rootless_daemon():
+    with running_rootless() as started:
+        yield started

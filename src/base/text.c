@@ -183,6 +183,13 @@ int atoll_text_json_quote(struct atoll_buf *out, const char *bytes, size_t n)
     return r < 0 ? r : atoll_buf_appends(out, "\"");
 }
 
+bool atoll_text_is_below(const char *path, const char *top)
+{
+    size_t n = strcmp(top, "/") == 0 ? 0 : strlen(top);
+
+    return strncmp(path, top, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
 int atoll_text_copy(char *out, size_t cap, const char *text)
 {
     size_t n = strlen(text);

@@ -24,5 +24,7 @@ int atoll_text_json_quote(struct atoll_buf *out, const char *bytes, size_t n) AT
 /* Length of the UTF-8 sequence at p (1..4), 0 if it is not valid. */
 size_t atoll_text_utf8_len(const uint8_t *p, size_t n);
 
+/* Whether `path` is `top` or below it. Both are absolute, without "." and "..". */
+bool atoll_text_is_below(const char *path, const char *top);
 /* Copies into a fixed buffer; -ENAMETOOLONG if it does not fit. */
 int atoll_text_copy(char *out, size_t cap, const char *text) ATOLL_MUST_CHECK;

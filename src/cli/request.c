@@ -1,7 +1,9 @@
 #include "cli/request.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "client/compose.h"
 #include "image/login.h"
@@ -59,8 +61,8 @@ const struct atoll_cli_option atoll_cli_sandbox_options[] = {
      "network bandwidth limit, megabits a second each way (default: none)", NULL},
     {"publish", 'p', ATOLL_CLI_LIST, AT(publish), "[[IP:]HOSTPORT:]PORT",
      "let clients reach a TCP port of it at a port of 127.0.0.1, or of another address", NULL},
-    {"volume", 0, ATOLL_CLI_LIST, AT(volumes), "NAME:PATH[:ro]",
-     "mount a volume, or a directory of the host (/DIR:PATH)", NULL},
+    {"volume", 'v', ATOLL_CLI_LIST, AT(volumes), "NAME:PATH[:ro]",
+     "mount a volume, or a folder of the host: DIR:PATH[:ro|:rw|:cow] with a slash in DIR", NULL},
     {"registry-user", 0, ATOLL_CLI_TEXT, AT(registry_user), "NAME",
      "user for the image registry; set ATOLL_REGISTRY_PASSWORD, too", NULL},
     {"label", 'l', ATOLL_CLI_LIST, AT(labels), "K=V",
@@ -198,26 +200,53 @@ static int take_labels(const struct atoll_cli_list *labels, const char **out,
     return 0;
 }
 
-/* `item` is "NAME:PATH" or "/DIR:PATH", either with an optional ":ro". */
+/* A folder of this host, without links: the daemon does not follow them. One that is not here may exist at the
+ * daemon. */
+static const char *folder_of(const char *item, size_t n, char real[static PATH_MAX])
+{
+    char name[PATH_MAX];
+
+    if (n >= sizeof(name))
+        return NULL;
+    memcpy(name, item, n);
+    name[n] = '\0';
+    if (realpath(name, real))
+        return real;
+    return *item == '/' ? memcpy(real, name, n + 1) : NULL;
+}
+
+/* `item` is "NAME:PATH" or "DIR:PATH", which has a slash or is a dot, either with an optional mode. */
 static int add_volume(json_t *request, const char *item, struct atoll_error *err)
 {
     const char *colon = strchr(item, ':'), *end = colon ? strchr(colon + 1, ':') : NULL;
+    const char *source = item, *mode = end ? end + 1 : "rw";
+    size_t n = colon ? (size_t)(colon - item) : 0;
+    bool folder = n > 0 && (memchr(item, '/', n) || *item == '.');
     json_t *volumes = json_object_get(request, "volumes");
+    char real[PATH_MAX];
     json_t *volume;
 
-    if (!colon || colon == item || colon[1] != '/' || (end && strcmp(end, ":ro") != 0))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "--volume: \"%.100s\" is not NAME:PATH or NAME:PATH:ro, with an absolute "
-                          "path",
-                          item);
+    if (n == 0 || colon[1] != '/' ||
+        (strcmp(mode, "rw") != 0 && strcmp(mode, "ro") != 0 && strcmp(mode, "cow") != 0))
+        return atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+            "--volume: \"%.100s\" is not NAME:PATH or DIR:PATH, with an absolute PATH and optionally "
+            ":ro, :rw or, for a DIR, :cow",
+            item);
+    if (folder) {
+        source = folder_of(item, n, real);
+        if (!source)
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, errno, "--volume: %.*s: %s",
+                              (int)ATOLL_MIN(n, (size_t)200), item, strerror(errno));
+        n = strlen(source);
+    }
     if (!volumes) {
         volumes = json_array();
         (void)json_object_set_new(request, "volumes", volumes);
     }
     volume =
-        json_pack("{s:s%, s:s%, s:b}", *item == '/' ? "hostPath" : "name", item,
-                  (size_t)(colon - item), "path", colon + 1,
-                  end ? (size_t)(end - colon - 1) : strlen(colon + 1), "readOnly", end != NULL);
+        json_pack("{s:s%, s:s%, s:s}", folder ? "hostPath" : "name", source, n, "path", colon + 1,
+                  end ? (size_t)(end - colon - 1) : strlen(colon + 1), "mode", mode);
     if (json_array_append_new(volumes, volume) < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "--volume: not valid UTF-8");
     return 0;

@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "engine/provider/providers.h"
 #include "network/policy.h"
+#include "sandbox/host_folders.h"
 
 #define FILE_MAX_BYTES (64 * 1024)
 
@@ -28,7 +29,8 @@ enum kind {
     KIND_FLAG,
     KIND_MODES,
     KIND_TARGETS,
-    KIND_DISKS
+    KIND_DISKS,
+    KIND_FOLDERS
 };
 
 #define AT(member) offsetof(struct atoll_config, member)
@@ -154,6 +156,9 @@ static const struct option {
     {"disks", "ATOLL_DISKS", KIND_DISKS, AT(disks), 0, "auto", "KIND",
      "disks of native sandboxes: cow, which are copied at once; plain: in memory, or an\nimage if half the "
      "memory is too small; auto: cow instead of the image (auto)"},
+    {"host-folders", "ATOLL_HOST_FOLDERS", KIND_FOLDERS, AT(host_folders), 8192, NULL, "LIST",
+     "folders of this host that native sandboxes may mount, and those below them:\nPATH[:cow|:ro|:rw][,TENANT...], "
+     "several separated by ; (none)"},
     {"io-mbps", "ATOLL_IO_MBPS", KIND_COUNT, AT(io_mbps), 1048576, "0", "N",
      "default limit on the disk bandwidth of a sandbox, in MiB a second for reads\nand as many for "
      "writes; 0: unlimited (0)"},
@@ -398,6 +403,7 @@ static int store(struct atoll_config *config, const struct option *o, const char
                  const char *where, struct atoll_error *err)
 {
     void *into = (uint8_t *)config + o->offset;
+    struct atoll_host_folders folders;
     enum atoll_network mode;
     json_t *list;
     uint64_t number;
@@ -435,6 +441,10 @@ static int store(struct atoll_config *config, const struct option *o, const char
                    : 0;
     case KIND_DISKS:
         return parse_disks(text, into) < 0 ? refuse(err, where, text, "auto, cow or plain") : 0;
+    case KIND_FOLDERS:
+        if (atoll_host_folders_parse(text, &folders, err) < 0)
+            return atoll_wrap(err, "%s", where);
+        return atoll_text_copy(into, o->max, text) < 0 ? refuse(err, where, text, "shorter") : 0;
     case KIND_FLAG:
         *(bool *)into = true;
         return 0;

@@ -48,7 +48,8 @@ struct atoll_config {
     uint64_t ended_output_bytes;
     uint32_t waived; /* ATOLL_LIMIT_* */
     enum atoll_disks disks;
-    uint32_t io_mbps; /* MiB a second; 0: no limit */
+    char host_folders[8192]; /* sandbox/host_folders.h */
+    uint32_t io_mbps;        /* MiB a second; 0: no limit */
     char network_max[4096];
     char network_deny[16384], network_internal[16384];
     uint64_t cache_max_bytes;                       /* 0: downloads are not kept */

@@ -247,6 +247,7 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
                                              .state_dir = d->config.state,
                                              .program_dir = d->programs,
                                              .disks = d->config.disks,
+                                             .host_folders = d->config.host_folders,
                                              .file = d->config.providers};
     struct atoll_engine_provider list[ATOLL_DAEMON_PROVIDERS] = {0};
     struct atoll_engine_config config = {

@@ -69,6 +69,7 @@ static int open_native(const struct atoll_daemon_place *place,
                             : ATOLL_NATIVE_VOLUME_BYTES,
         .free_tenant = ATOLL_OPERATOR_TENANT,
         .disks = place->disks,
+        .host_folders = place->host_folders,
     };
     return atoll_native_open(place->loop, &config, ret, err);
 }

@@ -13,6 +13,7 @@ struct atoll_daemon_place {
     struct atoll_loop *loop;
     const char *state_dir, *program_dir;
     enum atoll_disks disks;
+    const char *host_folders;
     const char *file; /* providers.yaml; "": the one in the state directory, if it exists */
 };
 

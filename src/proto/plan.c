@@ -48,6 +48,13 @@ ATOLL_MSG_DESC(atoll_po_bind, ATOLL_MSG_FIELD(U32, atoll_po_bind, kind),
                ATOLL_MSG_FIELD(BYTES, atoll_po_bind, content),
                ATOLL_MSG_FIELD(STR, atoll_po_bind, name));
 
+ATOLL_MSG_DESC(atoll_po_folder, ATOLL_MSG_FIELD(STR, atoll_po_folder, path),
+               ATOLL_MSG_FIELD(STR, atoll_po_folder, target),
+               ATOLL_MSG_FIELD(U32, atoll_po_folder, access),
+               ATOLL_MSG_FIELD(U32, atoll_po_folder, uid),
+               ATOLL_MSG_FIELD(U32, atoll_po_folder, gid),
+               ATOLL_MSG_FIELD(U32, atoll_po_folder, number));
+
 ATOLL_MSG_DESC(atoll_po_directory, ATOLL_MSG_FIELD(STR, atoll_po_directory, path),
                ATOLL_MSG_FIELD(U32, atoll_po_directory, mode),
                ATOLL_MSG_FIELD(U32, atoll_po_directory, uid),

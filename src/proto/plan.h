@@ -37,6 +37,8 @@ enum atoll_plan_op {
     ATOLL_PLAN_NETWORK =
         23, /* empty: what atoll-egress needs in the network namespace; after LOOPBACK */
     ATOLL_PLAN_BIND = 24, /* atoll_po_bind: a part of a builder's disk in the root; after DEV */
+    ATOLL_PLAN_FOLDER =
+        25, /* atoll_po_folder: a folder or file of the host in the root; after DEV */
 };
 
 #define ATOLL_PLAN_MAX (240 * 1024) /* a frame has 256 KiB */
@@ -151,6 +153,25 @@ struct atoll_po_bind {
                                  * the layer */
 };
 
+/* What a sandbox may do with a folder of the host. Each kind permits those before it. */
+enum atoll_folder_access {
+    ATOLL_FOLDER_COW = 1,   /* read; what it writes stays on its disk */
+    ATOLL_FOLDER_READ = 2,  /* read, and connect to sockets in it */
+    ATOLL_FOLDER_WRITE = 3, /* write, too */
+};
+#define ATOLL_HOST_FOLDERS_MAX 16
+
+/* The only other host trees that a plan may mount: those that the operator has listed, which atoll-spawn got
+ * when it was started (spawn/folders.h). Mounted nosuid and nodev. A missing mount point is made. */
+struct atoll_po_folder {
+    const char *path; /* on the host; absolute, without links */
+    const char *target;
+    uint32_t access; /* enum atoll_folder_access */
+    uint32_t uid,
+        gid; /* inside; files of the owner of `path` show as theirs, where ids can be mapped */
+    uint32_t number; /* of the mount: its changes with COW are in that directory of the disk */
+};
+
 struct atoll_po_directory {
     const char *path;        /* missing parents are created, 0755 and owned by root */
     uint32_t mode, uid, gid; /* inside */
@@ -214,7 +235,7 @@ extern const struct atoll_msg_desc atoll_po_ids_desc, atoll_po_cgroup_desc, atol
     atoll_po_start_desc, atoll_po_disk_desc, atoll_po_layer_desc, atoll_po_overlay_desc,
     atoll_po_directory_desc, atoll_po_file_desc, atoll_po_proc_desc, atoll_po_dev_desc,
     atoll_po_text_desc, atoll_po_rlimit_desc, atoll_po_bytes_desc, atoll_po_agent_desc,
-    atoll_po_runsc_desc, atoll_po_read_only_desc, atoll_po_bind_desc;
+    atoll_po_runsc_desc, atoll_po_read_only_desc, atoll_po_bind_desc, atoll_po_folder_desc;
 
 /* Appends one step. desc NULL: no payload. -ENOBUFS. */
 int atoll_plan_add(struct atoll_buf *plan, enum atoll_plan_op op, const struct atoll_msg_desc *desc,

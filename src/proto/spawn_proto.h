@@ -54,6 +54,7 @@ enum atoll_spawn_type {
 #define ATOLL_SPAWN_GIVES_VOLUMES 16u  /* ATOLL_BIND_VOLUME, ATOLL_SPAWN_DROP_VOLUME */
 #define ATOLL_SPAWN_GIVES_VOLUME_IMAGES 64u /* ATOLL_BIND_VOLUME with an image */
 #define ATOLL_SPAWN_GIVES_POOL 32u          /* ATOLL_DISK_COW */
+#define ATOLL_SPAWN_GIVES_FOLDERS 128u      /* ATOLL_PLAN_FOLDER */
 
 struct atoll_sm_hello {
     uint32_t version;

@@ -104,6 +104,7 @@ int atoll_spawn_read_hello(const struct atoll_frame *frame, struct atoll_spawn_i
     info->volumes = hello.gives & ATOLL_SPAWN_GIVES_VOLUMES;
     info->volume_images = hello.gives & ATOLL_SPAWN_GIVES_VOLUME_IMAGES;
     info->pool = hello.gives & ATOLL_SPAWN_GIVES_POOL;
+    info->folders = hello.gives & ATOLL_SPAWN_GIVES_FOLDERS;
     info->stacks = hello.gives & ATOLL_SPAWN_GIVES_STACKS;
     r = atoll_text_copy(info->instance, sizeof(info->instance), hello.instance);
     if (r == 0)
@@ -150,12 +151,17 @@ static int handshake(int fd, struct atoll_spawn_info *info, struct atoll_error *
 
 /* The program leaves our session by itself and outlives the daemon; it inherits our standard
  * error for its log. */
-static int start_program(const char *program, const char *state_dir, pid_t *ret_pid,
-                         struct atoll_error *err)
+static int start_program(const char *program, const char *state_dir, const char *const *folders,
+                         pid_t *ret_pid, struct atoll_error *err)
 {
-    char *argv[] = {(char *)(uintptr_t)program, (char *)(uintptr_t)state_dir, NULL};
-    int r = posix_spawn(ret_pid, program, NULL, NULL, argv,
-                        atoll_weakened("environment") ? environ : atoll_switches_env());
+    char *argv[3 + ATOLL_HOST_FOLDERS_MAX] = {(char *)(uintptr_t)program,
+                                              (char *)(uintptr_t)state_dir};
+    int r;
+
+    for (size_t i = 0; folders && folders[i] && i < ATOLL_HOST_FOLDERS_MAX; i++)
+        argv[2 + i] = (char *)(uintptr_t)folders[i];
+    r = posix_spawn(ret_pid, program, NULL, NULL, argv,
+                    atoll_weakened("environment") ? environ : atoll_switches_env());
 
     return r ? atoll_fail_errno(err, r, "start %s", program) : 0;
 }
@@ -186,8 +192,8 @@ static int try_connect(const char *state_dir, int *ret_fd, struct atoll_spawn_in
     return r == -EPIPE || r == -ECONNRESET ? -EAGAIN : r;
 }
 
-int atoll_spawn_connect(const char *state_dir, const char *program, int *ret_fd,
-                        struct atoll_spawn_info *ret_info, struct atoll_error *err)
+int atoll_spawn_connect(const char *state_dir, const char *program, const char *const *folders,
+                        int *ret_fd, struct atoll_spawn_info *ret_info, struct atoll_error *err)
 {
     int64_t deadline = atoll_clock_ms() + START_TIMEOUT_MS;
     pid_t child = 0;
@@ -195,7 +201,7 @@ int atoll_spawn_connect(const char *state_dir, const char *program, int *ret_fd,
 
     while ((r = try_connect(state_dir, ret_fd, ret_info, err)) == -EAGAIN) {
         if (program && child == 0) {
-            r = start_program(program, state_dir, &child, err);
+            r = start_program(program, state_dir, folders, &child, err);
             if (r < 0)
                 return r;
         }

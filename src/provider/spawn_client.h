@@ -20,6 +20,7 @@ struct atoll_spawn_info {
     bool volumes;       /* ATOLL_SPAWN_GIVES_VOLUMES */
     bool volume_images; /* ATOLL_SPAWN_GIVES_VOLUME_IMAGES */
     bool pool;          /* ATOLL_SPAWN_GIVES_POOL */
+    bool folders;       /* ATOLL_SPAWN_GIVES_FOLDERS */
     bool network;       /* its sandboxes can have a network */
     char instance[17];
     char cgroup_path[512]; /* for atoll_cgroups_open() */
@@ -32,11 +33,12 @@ struct atoll_spawn_info {
     "sandboxes; restart atolld, which starts it"
 
 /* Connects to state/spawn.sock, and starts `program` first if nothing answers there. program
- * NULL: its keeper starts it, and the caller only waits.
+ * NULL: its keeper starts it, and the caller only waits. folders: further arguments of the program, as in
+ * spawn/folders.h, NULL-terminated; or NULL.
  * Blocking: some milliseconds while a new one starts, at most five seconds.
  * On success *ret_fd is the connection after the handshake and belongs to the caller. */
-int atoll_spawn_connect(const char *state_dir, const char *program, int *ret_fd,
-                        struct atoll_spawn_info *ret_info,
+int atoll_spawn_connect(const char *state_dir, const char *program, const char *const *folders,
+                        int *ret_fd, struct atoll_spawn_info *ret_info,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* The same in steps, for a caller that must not block. atoll_spawn_try() returns a connection

@@ -17,5 +17,5 @@ int atoll_plan_add_runsc_root(const struct atoll_plan_host *host, const struct a
                               struct atoll_buf *plan) ATOLL_MUST_CHECK;
 /* After the kernel's file systems: /import or /.atoll, trees and caches. */
 int atoll_plan_add_builder(const struct atoll_spec *spec, struct atoll_buf *plan) ATOLL_MUST_CHECK;
-/* The volumes among spec.mounts. */
+/* Volumes and folders of the host. */
 int atoll_plan_add_volumes(const struct atoll_spec *spec, struct atoll_buf *plan) ATOLL_MUST_CHECK;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/switches.h"
 #include "base/text.h"
+#include "sandbox/host_folders.h"
 #include "sandbox/plan_builder.h"
 #include "sandbox/plan_internal.h"
 #include "sandbox/stack.h"
@@ -219,6 +220,19 @@ static int add_volume(struct atoll_buf *plan, const struct atoll_spec *spec,
     return atoll_plan_add(plan, ATOLL_PLAN_BIND, &atoll_po_bind_desc, &bind);
 }
 
+static int add_folder(struct atoll_buf *plan, const struct atoll_spec *spec, size_t i)
+{
+    const struct atoll_mount *m = &spec->mounts[i];
+    const struct atoll_po_folder folder = {.path = m->source,
+                                           .target = m->path + 1,
+                                           .access = atoll_folder_access_of(m),
+                                           .uid = spec->mount_uid,
+                                           .gid = spec->mount_gid,
+                                           .number = (uint32_t)i};
+
+    return atoll_plan_add(plan, ATOLL_PLAN_FOLDER, &atoll_po_folder_desc, &folder);
+}
+
 static int add_bind(struct atoll_buf *plan, enum atoll_plan_bind_kind kind, const char *target,
                     uint32_t mode, const char *name)
 {
@@ -330,7 +344,8 @@ int atoll_plan_add_volumes(const struct atoll_spec *spec, struct atoll_buf *plan
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < spec->mount_count; i++)
-        r = add_volume(plan, spec, &spec->mounts[i]);
+        r = *spec->mounts[i].volume ? add_volume(plan, spec, &spec->mounts[i])
+                                    : add_folder(plan, spec, i);
     return r;
 }
 
@@ -391,7 +406,24 @@ static int check_builder(const struct atoll_spec *spec, struct atoll_error *err)
     return r;
 }
 
-static int check_volumes(const struct atoll_spec *spec, struct atoll_error *err)
+static int check_folder(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                        const struct atoll_mount *m, struct atoll_error *err)
+{
+    if (!host->folders)
+        return atoll_fail(
+            err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+            "the running atoll-spawn is of an earlier version and mounts no folders of the host; it ends "
+            "with its last sandbox when atolld is stopped");
+    if (spec->mount_uid >= ATOLL_ID_RANGE || spec->mount_gid >= ATOLL_ID_RANGE)
+        return atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+            "a sandbox with a folder of the host needs a default user whose number is known: the USER of the template must "
+            "be user, root or a number");
+    return check_path(m->source, err);
+}
+
+static int check_mounts(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                        struct atoll_error *err)
 {
     int r = 0;
 
@@ -400,8 +432,7 @@ static int check_volumes(const struct atoll_spec *spec, struct atoll_error *err)
 
         r = check_path(m->path, err);
         if (r == 0 && !*m->volume)
-            r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                           "this provider mounts volumes, but no directories of the host");
+            r = check_folder(host, spec, m, err);
         else if (r == 0 && !(atoll_text_is_name(spec->tenant) && atoll_text_is_name(m->volume)))
             r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "not the name of a volume");
     }
@@ -413,7 +444,7 @@ int atoll_plan_check_layers(const struct atoll_plan_host *host, const struct ato
 {
     bool host_form = spec->template_kind == ATOLL_TEMPLATE_HOST;
 
-    if (check_volumes(spec, err) < 0)
+    if (check_mounts(host, spec, err) < 0)
         return -EINVAL;
     if (!has_stack(spec) && !spec->builder && !spec->tree_count && !spec->cache_count)
         return 0;

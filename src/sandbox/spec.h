@@ -58,6 +58,8 @@ struct atoll_mount {
     char source[256]; /* the directory of the host; absolute */
     char path[256];   /* mount point inside; absolute, without "." and ".." */
     bool read_only;
+    bool
+        cow; /* a directory of the host that is never changed: what is written stays in the sandbox */
 };
 
 /* Credentials for pulling an image from a registry. */
@@ -159,6 +161,8 @@ struct atoll_spec {
     const char *network_json;  /* likewise */
     const struct atoll_mount *mounts;
     size_t mount_count;
+    /* The default user, who owns what the owner of a mounted directory of the host owns; UINT32_MAX: not known. */
+    uint32_t mount_uid, mount_gid;
     uint64_t volume_bytes; /* limit of the volumes that it makes; 0: the provider's default */
     const struct atoll_registry_login *login; /* overrides the provider's own; NULL: not set */
 };
@@ -176,8 +180,9 @@ struct atoll_plan_host {
     int cgroup_version;
     uint32_t lacking;                     /* ATOLL_LIMIT_* that the host's cgroups cannot enforce */
     uint32_t subuid, subgid, subid_count; /* rootless; count 0: single id */
-    bool stacks; /* atoll-spawn knows stacks, BIND and builders; an older version does not */
-    bool pool;   /* atoll-spawn has a disk pool */
+    bool stacks;  /* atoll-spawn knows stacks, BIND and builders; an older version does not */
+    bool pool;    /* atoll-spawn has a disk pool */
+    bool folders; /* atoll-spawn mounts folders of the host; an older version does not */
     enum atoll_disks disks;
     bool hides;     /* atoll-spawn has the layer ATOLL_PLAN_HIDDEN; an older version does not */
     char cpu[4096]; /* the /proc/cpuinfo text of one CPU; "": unknown */

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/switches.h"
 #include "spawn/confine.h"
+#include "spawn/folders.h"
 #include "sys/ns.h"
 
 /* The keeper gives up after QUICK_DEATHS_MAX deaths in a row, each within QUICK_MS of the start, if
@@ -34,6 +35,7 @@ struct shared {
 struct keeper {
     struct shared *shared;
     int exe, state_fd;
+    int list_fd, folder_fd[ATOLL_HOST_FOLDERS_MAX]; /* folders of the host; -1: none */
     int over_fd;                   /* eventfd, never read: written when the end is intended */
     int spawn;                     /* pidfd; ATOLL_NO_FD: must be started */
     pid_t child;                   /* pid of atoll-spawn, or 0: another keeper is its parent */
@@ -94,13 +96,23 @@ static bool is_ready(int fd)
 
 static void become_spawn(const struct keeper *k) __attribute__((noreturn));
 
+static bool pass_folders(const struct keeper *k)
+{
+    bool passed = dup2(k->list_fd, ATOLL_KEEPER_LIST_FD) >= 0;
+
+    for (int i = 0; i < ATOLL_HOST_FOLDERS_MAX; i++)
+        if (k->folder_fd[i] >= 0)
+            passed = passed && dup2(k->folder_fd[i], ATOLL_KEEPER_FOLDERS_FD + i) >= 0;
+    return passed;
+}
+
 static void become_spawn(const struct keeper *k)
 {
     char *argv[] = {"atoll", NULL};
 
     k->shared->spawn = getpid(); /* the keeper may die before it can store it */
     if (dup2(k->state_fd, ATOLL_KEEPER_STATE_FD) >= 0 &&
-        dup2(k->over_fd, ATOLL_KEEPER_OVER_FD) >= 0)
+        dup2(k->over_fd, ATOLL_KEEPER_OVER_FD) >= 0 && pass_folders(k))
         (void)syscall(SYS_execveat, k->exe, "", argv,
                       atoll_weakened("environment") ? environ : atoll_switches_env(),
                       AT_EMPTY_PATH);
@@ -261,10 +273,23 @@ static int keep(struct keeper *k, struct atoll_error *err)
 /* Moves fd above the numbers that dup2() in become_spawn() overwrites. */
 static int move_up(int fd)
 {
-    int r = fcntl(fd, F_DUPFD_CLOEXEC, ATOLL_KEEPER_OVER_FD + 1);
+    int r = fcntl(fd, F_DUPFD_CLOEXEC, ATOLL_KEEPER_FOLDERS_FD + ATOLL_HOST_FOLDERS_MAX);
 
     (void)close(fd);
     return r;
+}
+
+static int keep_folders(struct keeper *k, char *const *folders, int count, struct atoll_error *err)
+{
+    int list, fds[ATOLL_HOST_FOLDERS_MAX];
+    int r = atoll_folders_keep(folders, count, &list, fds, err);
+
+    if (r < 0)
+        return r;
+    k->list_fd = move_up(list);
+    for (int i = 0; i < ATOLL_HOST_FOLDERS_MAX; i++)
+        k->folder_fd[i] = i < count && fds[i] >= 0 ? move_up(fds[i]) : ATOLL_NO_FD;
+    return k->list_fd < 0 ? atoll_fail_errno(err, errno, "keep the folders of the host") : 0;
 }
 
 static int prepare(struct keeper *k, const char *state, struct atoll_error *err)
@@ -287,11 +312,14 @@ static int prepare(struct keeper *k, const char *state, struct atoll_error *err)
     return 0;
 }
 
-int atoll_keeper_run(const char *state, struct atoll_error *err)
+int atoll_keeper_run(const char *state, char *const *folders, int folder_count,
+                     struct atoll_error *err)
 {
     struct keeper k = {.spawn = ATOLL_NO_FD, .other = ATOLL_NO_FD};
     int r = prepare(&k, state, err);
 
+    if (r == 0)
+        r = keep_folders(&k, folders, folder_count, err);
     if (r < 0)
         return r;
     if (atoll_confine(err) < 0)

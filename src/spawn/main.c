@@ -1,5 +1,5 @@
 /*
- * atoll-spawn: the only code with privilege. The daemon starts it as `atoll-spawn STATE_DIR`. That
+ * atoll-spawn: the only code with privilege. The daemon starts it as `atoll-spawn STATE_DIR [FOLDER…]`. That
  * process is the keeper (keeper.h): it executes a copy of the program in a sealed memory file, with
  * neither arguments nor environment, so that /proc/1/{exe,cmdline,environ} of the sandboxes, which
  * are forked from the copy, show nothing of the host. The copy is the server: it executes plans
@@ -106,6 +106,9 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
         r = atoll_id_blocks_open(host, &host->ids, err);
     if (r < 0)
         return r;
+    r = atoll_folders_open(&host->folders, host->state_fd, host->root, err);
+    if (r < 0)
+        return r;
     r = atoll_cgroups_make(&host->cgroups, host->instance);
     if (r == 0)
         r = atoll_cgroups_join_common(&host->cgroups);
@@ -195,10 +198,11 @@ int main(int argc, char **argv)
 
     if (argc == 1 && strcmp(argv[0], "atoll") == 0) {
         r = serve(&err);
-    } else if (argc == 2) {
-        r = atoll_keeper_run(argv[1], &err);
+    } else if (argc >= 2) {
+        r = atoll_keeper_run(argv[1], &argv[2], argc - 2, &err);
     } else {
-        r = atoll_fail(&err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "usage: atoll-spawn STATE_DIR");
+        r = atoll_fail(&err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "usage: atoll-spawn STATE_DIR [ACCESS:FOLDER]...");
     }
     if (r < 0)
         die(&err);

@@ -67,6 +67,8 @@ int atoll_own_root(struct atoll_spawn_host *host, struct atoll_error *err)
         return atoll_fail_errno(err, -r, "own root");
     r = fill(root, err);
     if (r == 0)
+        r = atoll_folders_show(&host->folders, root, err);
+    if (r == 0)
         r = show_above(root, err);
     if (r < 0)
         return r;

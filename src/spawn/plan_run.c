@@ -34,6 +34,7 @@ static const struct {
     [ATOLL_PLAN_READ_ONLY] = {"read_only", &atoll_po_read_only_desc, atoll_step_read_only},
     [ATOLL_PLAN_NETWORK] = {"network", NULL, atoll_step_network},
     [ATOLL_PLAN_BIND] = {"bind", &atoll_po_bind_desc, atoll_step_bind},
+    [ATOLL_PLAN_FOLDER] = {"folder", &atoll_po_folder_desc, atoll_step_folder},
 };
 
 /* Room for the largest step message. */
@@ -46,6 +47,7 @@ union any_step {
     struct atoll_po_read_only read_only;
     struct atoll_po_directory directory;
     struct atoll_po_bind bind;
+    struct atoll_po_folder folder;
 };
 
 void atoll_plan_run_init(struct atoll_plan_run *b, const struct atoll_spawn_host *host,

@@ -2,6 +2,7 @@
 #include "agent/views.h"
 #include "base/error.h"
 #include "proto/plan.h"
+#include "spawn/folders.h"
 #include "sys/cgroup.h"
 
 /*
@@ -26,7 +27,8 @@ struct atoll_spawn_host {
     int packages_fd;             /* the host's package database, if it is of a known kind */
     struct atoll_spare *spare;   /* with root: namespaces of the next sandbox */
     struct atoll_cgroups cgroups;
-    bool network; /* sandboxes can have a network */
+    bool network;                       /* sandboxes can have a network */
+    struct atoll_spawn_folders folders; /* of the host, that sandboxes may mount */
 };
 
 /* Name of the agent's socket in sandboxes/<id>.run, which an agent under gVisor creates. The daemon
@@ -98,6 +100,7 @@ atoll_step_fn atoll_step_disk, atoll_step_directory, atoll_step_file; /* steps_d
 atoll_step_fn atoll_step_layer, atoll_step_overlay, atoll_step_read_only,
     atoll_step_pivot;                                            /* steps_root.c */
 atoll_step_fn atoll_step_bind;                                   /* steps_bind.c */
+atoll_step_fn atoll_step_folder;                                 /* steps_folder.c */
 atoll_step_fn atoll_step_dev, atoll_step_proc, atoll_step_cover; /* steps_kernel.c */
 atoll_step_fn atoll_step_hostname, atoll_step_loopback, atoll_step_rlimit, atoll_step_identity,
     atoll_step_seccomp, atoll_step_agent, atoll_step_abort; /* steps_self.c */

@@ -200,12 +200,12 @@ static int do_hello(struct atoll_server *server, uint32_t id, const void *msg,
         .cgroup_path = server->host->cgroups.path,
         .cgroup_lacks = lacking_limits(&server->host->cgroups),
         .hides = true,
-        .gives = (server->host->cgroups.has[ATOLL_CG_IO] ? ATOLL_SPAWN_GIVES_IO : 0) |
-                 (server->host->network ? ATOLL_SPAWN_GIVES_NETWORK : 0) |
-                 ATOLL_SPAWN_GIVES_STACKS | ATOLL_SPAWN_GIVES_SNAPSHOTS |
-                 ATOLL_SPAWN_GIVES_VOLUMES |
-                 (server->host->root ? ATOLL_SPAWN_GIVES_VOLUME_IMAGES : 0) |
-                 (server->host->pool_fd >= 0 ? ATOLL_SPAWN_GIVES_POOL : 0),
+        .gives =
+            (server->host->cgroups.has[ATOLL_CG_IO] ? ATOLL_SPAWN_GIVES_IO : 0) |
+            (server->host->network ? ATOLL_SPAWN_GIVES_NETWORK : 0) | ATOLL_SPAWN_GIVES_STACKS |
+            ATOLL_SPAWN_GIVES_SNAPSHOTS | ATOLL_SPAWN_GIVES_VOLUMES |
+            (server->host->root ? ATOLL_SPAWN_GIVES_VOLUME_IMAGES : 0) |
+            (server->host->pool_fd >= 0 ? ATOLL_SPAWN_GIVES_POOL : 0) | ATOLL_SPAWN_GIVES_FOLDERS,
     };
 
     if (blocks > 1)

@@ -156,6 +156,62 @@ int atoll_sys_make_userns(uid_t owner, uint32_t inside, uint32_t outside, uint32
     return r;
 }
 
+/* In the child: its pid as /proc has it, which is not that of our pid namespace. */
+static void tell_pid(int fd)
+{
+    char text[24];
+    ssize_t n = readlink("/proc/self", text, sizeof(text) - 1);
+
+    text[n > 0 ? n : 0] = '\0';
+    (void)!write(fd, text, strlen(text));
+}
+
+static int map_told(int fd, const char *uid_map, const char *gid_map)
+{
+    char text[24], path[64];
+    ssize_t n = read(fd, text, sizeof(text) - 1);
+    pid_t pid;
+    int r;
+
+    text[n > 0 ? n : 0] = '\0';
+    pid = (pid_t)strtol(text, NULL, 10);
+    if (pid <= 0)
+        return -ESRCH;
+    r = write_proc(pid, "gid_map", gid_map);
+    if (r == 0)
+        r = write_proc(pid, "uid_map", uid_map);
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+    return r < 0 ? r : result(open(path, O_RDONLY | O_CLOEXEC));
+}
+
+int atoll_sys_make_owner_map(uid_t owner, uint32_t uid, uint32_t gid, uint32_t outside_uid,
+                             uint32_t outside_gid)
+{
+    int both[2];
+    char uids[48], gids[48];
+    pid_t pid;
+    int r;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) < 0)
+        return -errno;
+    pid = atoll_sys_clone_for(owner, CLONE_NEWUSER, -1, NULL);
+    if (pid == 0) {
+        char byte;
+        atoll_sys_leave_descriptors(both[0]);
+        tell_pid(both[0]);
+        (void)!read(both[0], &byte, 1); /* until the parent has closed its end */
+        _exit(0);
+    }
+    (void)close(both[0]);
+    (void)snprintf(uids, sizeof(uids), "%u %u 1\n", uid, outside_uid);
+    (void)snprintf(gids, sizeof(gids), "%u %u 1\n", gid, outside_gid);
+    r = pid < 0 ? pid : map_told(both[1], uids, gids);
+    (void)close(both[1]);
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    return r;
+}
+
 int atoll_sys_make_netns(uid_t owner)
 {
     ATOLL_AUTOCLOSE int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);

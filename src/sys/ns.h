@@ -41,6 +41,11 @@ void atoll_sys_leave_descriptors(int keep_fd);
 int atoll_sys_make_userns(uid_t owner, uint32_t inside, uint32_t outside, uint32_t count,
                           bool with_root) ATOLL_MUST_CHECK;
 
+/* The same for an id map of a mount that shows one user and one group: uid and gid of the file system as outside_uid
+ * and outside_gid. Also from a pid namespace that /proc is not of. */
+int atoll_sys_make_owner_map(uid_t owner, uint32_t uid, uint32_t gid, uint32_t outside_uid,
+                             uint32_t outside_gid) ATOLL_MUST_CHECK;
+
 /* Creates a network namespace that belongs to our user namespace and is charged to `owner`, does
  * atoll_sys_network_up() in it, and returns a descriptor of it. This process, which must have one
  * thread, is inside for a moment. */

@@ -20,6 +20,7 @@ sys.path.append(str(ROOT / "tests" / "integration"))
 import agent_wire  # noqa: E402
 
 ERRANDS = {}
+HOST_FOLDER = str(ROOT / "examples")  # that the daemon may show to sandboxes
 REGISTRY = []  # a registry, and the name of an image in it
 
 
@@ -69,6 +70,17 @@ def snapshot_in_pool(walk, client, _):
     client.delete(f"/api/sandboxes/{other}")
     client.delete(f"/api/sandboxes/{made}")
     client.delete("/api/snapshots/pooled")
+
+
+@errand()
+def host_folder(walk, client, _):
+    """Its changes to a folder of the host are on its disk, which survives a stop."""
+    made = client.create(volumes=[{"hostPath": HOST_FOLDER, "path": "/work", "mode": "cow"}], persistent=True)
+    client.run(made, "rm -r /work/*; echo x > /work/new")
+    client.post(f"/api/sandboxes/{made}/stop")
+    client.post(f"/api/sandboxes/{made}/resume")
+    assert client.run(made, "ls /work") == "new\n"
+    client.delete(f"/api/sandboxes/{made}")
 
 
 @errand()

@@ -10,7 +10,7 @@ import pytest
 
 import faults
 from daemons import wait_until
-from errands import ERRANDS
+from errands import ERRANDS, HOST_FOLDER
 from walking import TOLD, Refused, walk
 
 ALL = os.environ.get("ATOLL_FAULTS") == "all"
@@ -55,7 +55,7 @@ def walkers():
     if not faults.compiled_in():
         pytest.skip("a build without -Dtest_switches=true cannot be made to fail")
     fake = {"enabled": True, "order": 9, "check_seconds": 3600}
-    with walk({"fake": fake, "native": {"check_seconds": 3600}}) as plain, \
+    with walk({"fake": fake, "native": {"check_seconds": 3600}}, ATOLL_HOST_FOLDERS=HOST_FOLDER) as plain, \
             walk({"native": {"check_seconds": 3600}}, ATOLL_POOL="2",
                  ATOLL_WEAKEN="descriptors") as odd:
         yield {"plain": plain, "odd": odd}

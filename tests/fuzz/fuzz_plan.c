@@ -40,6 +40,7 @@ static const struct atoll_msg_desc *const steps[] = {
     [ATOLL_PLAN_RUNSC] = &atoll_po_runsc_desc,
     [ATOLL_PLAN_READ_ONLY] = &atoll_po_read_only_desc,
     [ATOLL_PLAN_BIND] = &atoll_po_bind_desc,
+    [ATOLL_PLAN_FOLDER] = &atoll_po_folder_desc,
 };
 
 static const struct atoll_msg_desc *const requests[] = {

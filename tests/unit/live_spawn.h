@@ -90,7 +90,7 @@ static inline int try_setup(struct fixture *f, const char *build, int *ret_fd,
     if (geteuid() == 0 && atoll_pool_image_make(f->state, err) < 0)
         print_message("no disk pool: %s\n", err->text);
     (void)snprintf(program, sizeof(program), "%s/atoll-spawn", build);
-    return atoll_spawn_connect(f->state, program, ret_fd, &f->info, err);
+    return atoll_spawn_connect(f->state, program, NULL, ret_fd, &f->info, err);
 }
 
 /* Without root, a second try: its cgroups are named after the inode of the directory, and those of an

@@ -511,7 +511,7 @@ static void a_lost_daemon_ends_it(void **state)
     expect(f, &b, BULK, "");
     (void)send_snapshot(f, &spec, SNAP);
     atoll_channel_done(&f->channel);
-    assert_int_equal(atoll_spawn_connect(f->state, NULL, &fd, &f->info, &err), 0);
+    assert_int_equal(atoll_spawn_connect(f->state, NULL, NULL, &fd, &f->info, &err), 0);
     assert_int_equal(atoll_channel_init(&f->channel, fd, 1024 * 1024), 0);
     expect_clean(f);
     assert_false(has(f, SNAP, ""));

@@ -29,7 +29,7 @@ static void start(struct fixture *f)
     int fd;
 
     (void)snprintf(program, sizeof(program), "%s/atoll-spawn", getenv("ATOLL_BUILD_DIR"));
-    if (atoll_spawn_connect(f->state, program, &fd, &f->info, &err) < 0)
+    if (atoll_spawn_connect(f->state, program, NULL, &fd, &f->info, &err) < 0)
         fail_msg("%s", err.text);
     assert_int_equal(atoll_channel_init(&f->channel, fd, 65536), 0);
 }

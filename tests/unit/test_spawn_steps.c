@@ -311,7 +311,8 @@ static void a_removal_does_not_keep_a_dead_spawn(void **state)
     sweeper = stop_sweeper(spawn_of(f), agent);
     p.fd = f->channel.fd;
     assert_int_equal(kill(spawn_of(f), SIGKILL), 0);
-    r = poll(&p, 1, 20000) == 1 ? atoll_spawn_connect(f->state, NULL, &fd, &f->info, &err) : -EBUSY;
+    r = poll(&p, 1, 20000) == 1 ? atoll_spawn_connect(f->state, NULL, NULL, &fd, &f->info, &err)
+                                : -EBUSY;
     (void)kill(sweeper, SIGKILL); /* where it is still there */
     assert_int_equal(r, 0);
     atoll_channel_done(&f->channel);

@@ -18,19 +18,13 @@ static bool is_plain_path(const char *path)
     return true;
 }
 
-static bool is_or_below(const char *path, const char *top)
-{
-    size_t n = strlen(top);
-    return strncmp(path, top, n) == 0 && (path[n] == '/' || !path[n]);
-}
-
 /* Paths used by the kernel's file systems and by Atoll. */
 static bool is_taken(const char *path)
 {
     static const char *const tops[] = {"/proc", "/sys", "/dev", "/.atoll"};
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(tops); i++)
-        if (is_or_below(path, tops[i]))
+        if (atoll_text_is_below(path, tops[i]))
             return true;
     return false;
 }
@@ -45,6 +39,9 @@ int atoll_mount_check(const struct atoll_mount *m, const struct atoll_mount *bef
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "volumes: \"%.64s\" is not a volume name: letters, digits, . _ - only",
                           m->volume);
+    if (m->cow && !*m->source)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "volumes: the mode cow is for a hostPath; a volume is ro or rw");
     if (*m->source && !is_plain_path(m->source))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "volumes: hostPath must be an absolute path without . and .. (got "
@@ -56,7 +53,8 @@ int atoll_mount_check(const struct atoll_mount *m, const struct atoll_mount *bef
                           "and not in /proc, /sys or /dev (got \"%.100s\")",
                           m->path);
     for (size_t i = 0; i < count; i++)
-        if (is_or_below(m->path, before[i].path) || is_or_below(before[i].path, m->path))
+        if (atoll_text_is_below(m->path, before[i].path) ||
+            atoll_text_is_below(before[i].path, m->path))
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                               "volumes: %.100s and %.100s overlap", before[i].path, m->path);
     return 0;

@@ -71,6 +71,8 @@ static void view_mounts(struct atoll_json_out *out, const struct atoll_sandbox_v
             atoll_json_text(out, "hostPath", m->source);
         atoll_json_text(out, "path", m->path);
         atoll_json_bool(out, "readOnly", m->read_only);
+        if (!*m->volume)
+            atoll_json_text(out, "mode", m->cow ? "cow" : m->read_only ? "ro" : "rw");
         atoll_json_close(out, '}');
     }
     atoll_json_close(out, ']');

@@ -16,10 +16,10 @@ char *atoll_mounts_write(const struct atoll_mount *mounts, size_t count)
     if (count == 0)
         return NULL;
     for (size_t i = 0; i < count; i++)
-        if (json_array_append_new(array,
-                                  json_pack("{s:s, s:s, s:s, s:b}", "volume", mounts[i].volume,
-                                            "source", mounts[i].source, "path", mounts[i].path,
-                                            "read_only", mounts[i].read_only)) < 0)
+        if (json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:b, s:b}", "volume",
+                                                   mounts[i].volume, "source", mounts[i].source,
+                                                   "path", mounts[i].path, "read_only",
+                                                   mounts[i].read_only, "cow", mounts[i].cow)) < 0)
             abort();
     text = atoll_json_dump(array, JSON_COMPACT);
     if (!text)
@@ -31,12 +31,13 @@ char *atoll_mounts_write(const struct atoll_mount *mounts, size_t count)
 static bool read_one(const json_t *o, struct atoll_mount *ret)
 {
     const char *volume, *source, *path;
-    int read_only;
+    int read_only, cow = 0; /* which earlier versions did not write */
 
-    if (json_unpack((json_t *)(uintptr_t)o, "{s:s, s:s, s:s, s:b}", "volume", &volume, "source",
-                    &source, "path", &path, "read_only", &read_only) < 0)
+    if (json_unpack((json_t *)(uintptr_t)o, "{s:s, s:s, s:s, s:b, s?b}", "volume", &volume,
+                    "source", &source, "path", &path, "read_only", &read_only, "cow", &cow) < 0)
         return false;
     ret->read_only = read_only;
+    ret->cow = cow;
     return atoll_text_copy(ret->volume, sizeof(ret->volume), volume) == 0 &&
            atoll_text_copy(ret->source, sizeof(ret->source), source) == 0 &&
            atoll_text_copy(ret->path, sizeof(ret->path), path) == 0;

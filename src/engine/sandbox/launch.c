@@ -265,6 +265,30 @@ static void make_from_image(struct atoll_sandbox *s, atoll_provider_created_fn *
     atoll_load(s->engine, s->entry, s->version, s->spec.image, on_image, s);
 }
 
+/* A name other than these is known only inside. */
+static void set_mount_owner(struct atoll_spec *spec, const char *user)
+{
+    char *end;
+    unsigned long uid, gid;
+
+    if (!user || strcmp(user, "user") == 0) {
+        spec->mount_uid = spec->mount_gid = 1000;
+        return;
+    }
+    if (strcmp(user, "root") == 0) {
+        spec->mount_uid = spec->mount_gid = 0;
+        return;
+    }
+    spec->mount_uid = spec->mount_gid = UINT32_MAX;
+    uid = gid = strtoul(user, &end, 10);
+    if (end > user && *end == ':')
+        gid = strtoul(end + 1, &end, 10);
+    if (*user < '0' || *user > '9' || *end || uid >= ATOLL_ID_RANGE || gid >= ATOLL_ID_RANGE)
+        return;
+    spec->mount_uid = (uint32_t)uid;
+    spec->mount_gid = (uint32_t)gid;
+}
+
 void atoll_sandbox_make(struct atoll_sandbox *s, atoll_provider_created_fn *done)
 {
     s->spec.metadata_json = s->options.metadata_json;
@@ -275,6 +299,7 @@ void atoll_sandbox_make(struct atoll_sandbox *s, atoll_provider_created_fn *done
     s->spec.mounts = s->options.mounts;
     s->spec.read_only = s->options.read_only;
     s->spec.mount_count = s->options.mount_count;
+    set_mount_owner(&s->spec, s->options.user);
     s->spec.login = s->options.login;
     if (atoll_load_is_needed(s->provider, &s->spec))
         make_from_image(s, done);

@@ -142,6 +142,10 @@ static int need_volume(struct atoll_docker *d, const struct atoll_sync_call *cal
 static int check_host_path(const struct atoll_docker *d, const struct atoll_mount *m,
                            struct atoll_error *err)
 {
+    if (m->cow)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EOPNOTSUPP,
+                          "docker mounts %s of the host with the mode ro or rw; native has cow",
+                          m->source);
     for (size_t i = 0; i < d->config.host_path_count; i++) {
         const struct atoll_docker_bind *allowed = &d->config.host_paths[i];
         if (strcmp(allowed->source, m->source) != 0)

@@ -41,7 +41,7 @@ int atoll_gvisor_link_open(struct atoll_gvisor_link *link, const char *state_dir
                            const char *program, struct atoll_error *err)
 {
     int fd;
-    int r = atoll_spawn_connect(state_dir, program, &fd, &link->info, err);
+    int r = atoll_spawn_connect(state_dir, program, NULL, &fd, &link->info, err);
 
     if (r < 0)
         return r;

@@ -349,6 +349,8 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
     int r = atoll_host_caps_probe(&caps, err);
 
     if (r == 0)
+        r = atoll_native_read_folders(n, config->host_folders, err);
+    if (r == 0)
         r = atoll_host_template_make(config->state_dir, config->program_dir, err);
     if (r == 0)
         r = atoll_seccomp_build(&n->seccomp, err);
@@ -368,6 +370,7 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
         .hides = n->spawn.hides,
         .stacks = n->spawn.stacks,
         .pool = n->spawn.pool,
+        .folders = n->spawn.folders,
         .disks = config->disks,
         .subid_count = caps.subids ? ATOLL_MIN(caps.subuids, caps.subgids) : 0,
     };
@@ -416,6 +419,8 @@ int atoll_native_open(struct atoll_loop *loop, const struct atoll_native_config 
     n->volume_bytes = config->volume_bytes;
     if (!config->volumes_are_given && config->free_tenant)
         (void)snprintf(n->free_tenant, sizeof(n->free_tenant), "%s", config->free_tenant);
+    if (config->free_tenant)
+        (void)snprintf(n->operator, sizeof(n->operator), "%s", config->free_tenant);
     for (size_t i = 0; i < ATOLL_CG_COUNT; i++)
         n->cgroups.parent_fd[i] = ATOLL_NO_FD;
     atoll_id_ranges_init(&n->homes);

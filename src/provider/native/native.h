@@ -16,6 +16,7 @@ struct atoll_native_config {
     uint64_t volume_bytes;
     const char *free_tenant; /* NULL: none */
     enum atoll_disks disks;
+    const char *host_folders; /* sandbox/host_folders.h; NULL: none */
 };
 #define ATOLL_NATIVE_VOLUMES 256
 #define ATOLL_NATIVE_VOLUME_BYTES ((uint64_t)1 << 30)

@@ -4,6 +4,7 @@
 #include "provider/native/id_ranges.h"
 #include "provider/native/native.h"
 #include "provider/spawn_client.h"
+#include "sandbox/host_folders.h"
 #include "sandbox/plan_builder.h"
 #include "sys/cgroup.h"
 
@@ -30,10 +31,12 @@ struct atoll_native {
     struct atoll_provider base;
     struct atoll_loop *loop;
     char *state_dir, *spawn_program;
-    uint32_t volumes;      /* that a tenant may have */
-    uint64_t volume_bytes; /* limit of each; 0: none */
-    bool images;           /* the host has loop devices and mkfs.ext4 */
-    char free_tenant[65];  /* it may have ATOLL_NATIVE_VOLUMES; "": none */
+    uint32_t volumes;                  /* that a tenant may have */
+    uint64_t volume_bytes;             /* limit of each; 0: none */
+    bool images;                       /* the host has loop devices and mkfs.ext4 */
+    char free_tenant[65];              /* it may have ATOLL_NATIVE_VOLUMES; "": none */
+    char operator[65];                 /* the operator's own tenant; "": none */
+    struct atoll_host_folders folders; /* whose paths have no links */
     struct atoll_spawn_info spawn;
     struct atoll_rpc *rpc; /* NULL: not connected; see absence */
     struct {
@@ -79,6 +82,13 @@ void atoll_native_list_volumes(struct atoll_provider *provider, const char *tena
  * RESOURCE_EXHAUSTED, PERMISSION_DENIED, FAILED_PRECONDITION. */
 int atoll_native_check_volumes(const struct atoll_native *native, struct atoll_spec *spec,
                                bool *ret_makes, struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* folders.c: reads the list of the configuration, and resolves links in it. INVALID_ARGUMENT. */
+int atoll_native_read_folders(struct atoll_native *native, const char *text,
+                              struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Whether the sandbox may mount the folders of the host that it names. PERMISSION_DENIED. */
+int atoll_native_check_folders(const struct atoll_native *native, const struct atoll_spec *spec,
+                               struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* native.c: the error of an operation that waited that long. */
 int atoll_native_silent(struct atoll_error *err, int64_t waited_ms);

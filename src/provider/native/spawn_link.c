@@ -3,6 +3,7 @@
  * starts another one, and the provider reconnects without blocking.
  */
 #include <errno.h>
+#include <stdio.h>
 #include "base/log.h"
 #include "provider/native/native_internal.h"
 
@@ -45,7 +46,16 @@ static int use_ranges(struct atoll_native *n, struct atoll_error *err)
 int atoll_native_connect_spawn(struct atoll_native *n, struct atoll_error *err)
 {
     int fd;
-    int r = atoll_spawn_connect(n->state_dir, n->spawn_program, &fd, &n->spawn, err);
+    char texts[ATOLL_HOST_FOLDERS_MAX][sizeof(n->folders.items[0].path) + 2];
+    const char *folders[ATOLL_HOST_FOLDERS_MAX + 1] = {NULL};
+    int r;
+
+    for (size_t i = 0; i < n->folders.count; i++) {
+        (void)snprintf(texts[i], sizeof(texts[i]), "%d:%s", (int)n->folders.items[i].access,
+                       n->folders.items[i].path);
+        folders[i] = texts[i];
+    }
+    r = atoll_spawn_connect(n->state_dir, n->spawn_program, folders, &fd, &n->spawn, err);
 
     if (r < 0)
         return r;
@@ -111,6 +121,7 @@ static void on_hello(void *arg, const struct atoll_reply *answer)
         return;
     }
     n->plan_host.pool = n->spawn.pool;
+    n->plan_host.folders = n->spawn.folders;
     n->rpc = ATOLL_TAKE_PTR(n->absence.rpc);
     atoll_timer_cancel(&n->absence.again);
     atoll_timer_cancel(&n->absence.patience);

@@ -99,8 +99,8 @@ int atoll_native_check_volumes(const struct atoll_native *n, struct atoll_spec *
     while (dir && (entry = readdir(dir)) != NULL)
         count += atoll_text_is_name(entry->d_name);
     for (size_t i = 0; i < spec->mount_count; i++)
-        missing +=
-            !dir || fstatat(dirfd(dir), spec->mounts[i].volume, &st, AT_SYMLINK_NOFOLLOW) < 0;
+        missing += *spec->mounts[i].volume && (!dir || fstatat(dirfd(dir), spec->mounts[i].volume,
+                                                               &st, AT_SYMLINK_NOFOLLOW) < 0);
     if (dir)
         (void)closedir(dir);
     *ret_makes = missing > 0;

@@ -8,7 +8,7 @@
 #include "base/text.h"
 
 struct volume {
-    const char *name, *host_path, *path;
+    const char *name, *host_path, *path, *mode;
     bool read_only;
 };
 
@@ -18,6 +18,7 @@ static const struct atoll_field volume_fields[] = {
     {"hostPath", ATOLL_FIELD_STRING, AT(host_path), 1, 255, NULL, 0},
     {"path", ATOLL_FIELD_STRING, AT(path), 1, 255, NULL, 0},
     {"readOnly", ATOLL_FIELD_BOOL, AT(read_only), 0, 0, NULL, 0},
+    {"mode", ATOLL_FIELD_STRING, AT(mode), 2, 3, NULL, 0},
     {0},
 };
 #undef AT
@@ -31,6 +32,22 @@ static struct atoll_mount mount_of(const struct volume *v)
     (void)!atoll_text_copy(m.source, sizeof(m.source), v->host_path ? v->host_path : "");
     (void)!atoll_text_copy(m.path, sizeof(m.path), v->path ? v->path : "");
     return m;
+}
+
+/* "mode" says more than "readOnly", which is older. */
+static int take_mode(const struct volume *v, struct atoll_mount *m, struct atoll_error *err)
+{
+    if (!v->mode)
+        return 0;
+    if (strcmp(v->mode, "ro") != 0 && strcmp(v->mode, "rw") != 0 && strcmp(v->mode, "cow") != 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "volumes: mode is ro, rw or cow (got \"%.3s\")", v->mode);
+    if (v->read_only && strcmp(v->mode, "ro") != 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "volumes: readOnly is the mode ro; give one of the two");
+    m->read_only = strcmp(v->mode, "ro") == 0;
+    m->cow = strcmp(v->mode, "cow") == 0;
+    return 0;
 }
 
 static int take_volumes(const json_t *array, struct atoll_body *body, struct atoll_options *create,
@@ -54,6 +71,8 @@ static int take_volumes(const json_t *array, struct atoll_body *body, struct ato
                     ? atoll_fields_decode(body, object, "volumes", &set, 1, err)
                     : atoll_fields_refuse(err, "", "volumes", object, "an array of objects");
         mounts[i] = mount_of(&v);
+        if (r == 0)
+            r = take_mode(&v, &mounts[i], err);
         if (r == 0)
             r = atoll_mount_check(&mounts[i], mounts, i, err);
         if (r < 0)
