@@ -103,28 +103,51 @@ static int find_key(struct atoll_cli *cli, const struct options *o, char *out, s
 }
 
 /* For a shell, in single quotes. */
-static void print_line(const char *name, const char *value)
+static void print_quoted(const char *value)
 {
-    (void)printf("export %s='", name);
+    (void)putchar('\'');
     for (; *value; value++)
         if (*value == '\'')
             (void)fputs("'\\''", stdout);
         else
             (void)putchar(*value);
-    (void)puts("'");
+    (void)putchar('\'');
 }
 
-static void print_preload(const char *path)
+static void print_line(const char *name, const char *value)
 {
-    (void)printf("case \"${NODE_OPTIONS-}\" in *'%s'*) ;; *) "
-                 "export NODE_OPTIONS=\"${NODE_OPTIONS:+$NODE_OPTIONS }--import='%s'\" ;; esac\n",
-                 path, path);
+    (void)printf("export %s=", name);
+    print_quoted(value);
+    (void)putchar('\n');
+}
+
+/* Node reads words of NODE_OPTIONS, in which double quotes and backslashes are those of C. */
+static void write_import(const char *path, char *out, size_t cap)
+{
+    size_t n = (size_t)snprintf(out, cap, "--import=\"");
+
+    for (; *path && n + 4 < cap; path++) {
+        if (*path == '"' || *path == '\\')
+            out[n++] = '\\';
+        out[n++] = *path;
+    }
+    (void)snprintf(out + n, cap - n, "\"");
+}
+
+/* Added once to what is there. */
+static void print_preload(const char *import)
+{
+    (void)fputs("case \"${NODE_OPTIONS-}\" in *", stdout);
+    print_quoted(import);
+    (void)fputs("*) ;; *) export NODE_OPTIONS=\"${NODE_OPTIONS:+$NODE_OPTIONS }\"", stdout);
+    print_quoted(import);
+    (void)puts(" ;; esac");
 }
 
 static int print_env(struct atoll_cli *cli, const char *preload, const char *url, const char *key,
                      struct atoll_error *err)
 {
-    char oidc[512], import[ATOLL_CLI_PATH_MAX + 16] = "";
+    char oidc[512], import[2 * ATOLL_CLI_PATH_MAX + 16];
     const char *const rows[][2] = {
         {"ATOLL_URL", url},          {"ATOLL_API_KEY", key},
         {"VERCEL_TOKEN", key},       {"VERCEL_AUTH_TOKEN", key},
@@ -134,15 +157,14 @@ static int print_env(struct atoll_cli *cli, const char *preload, const char *url
     ATOLL_AUTOJSON json_t *object = json_object();
 
     (void)snprintf(oidc, sizeof(oidc), OIDC_HEAD "." OIDC_CLAIMS ".%s", key);
-    if (*preload)
-        (void)snprintf(import, sizeof(import), "--import=%s", preload);
+    write_import(preload, import, sizeof(import));
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++)
         if (!cli->json)
             print_line(rows[i][0], rows[i][1]);
         else if (json_object_set_new(object, rows[i][0], json_string(rows[i][1])) < 0)
             return atoll_fail_errno(err, ENOMEM, "answer");
     if (!cli->json && *preload)
-        print_preload(preload);
+        print_preload(import);
     if (!cli->json)
         return ATOLL_CLI_OK;
     if (*preload && json_object_set_new(object, "NODE_OPTIONS", json_string(import)) < 0)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from listening import listening_daemon
 from rest import Rest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -157,6 +158,29 @@ def test_the_installed_daemon_works(installed, tmp_path):
         assert "Python3" in Rest(env["ATOLL_SOCKET"]).get("/api/registry").json["environments"]
     finally:
         subprocess.run([atoll, "down"], env=env, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("place", ["prefix", "it's a \"place\""])
+def test_the_installed_variables_for_vercel(installed, tmp_path, place):
+    """`atoll vercel env` in a shell: Node loads the installed file, which finds the daemon."""
+    prefix = tmp_path / place
+    for path in ("bin/atoll", "share/atoll/clients/vercel/vercel.mjs"):
+        (prefix / path).parent.mkdir(parents=True)
+        shutil.copy(installed / path, prefix / path)
+    script = """eval "$(atoll vercel env --url "$0")"; eval "$(atoll vercel env --url "$0")"
+                printf '%s\\n' "$VERCEL_TEAM_ID" "$NODE_OPTIONS"
+                if command -v node >/dev/null; then exec node -e "$1"; fi"""
+    ask = "fetch('https://vercel.com/api/v2/sandboxes').then(async (a) => console.log(a.status, (await a.text()).trim()))"
+    with listening_daemon() as (daemon, address):
+        done = subprocess.run(["sh", "-ec", script, f"http://{address[0]}:{address[1]}", ask],
+                              capture_output=True, text=True, timeout=60, env={
+                                  **daemon.env, "NODE_OPTIONS": "--no-warnings",
+                                  "PATH": f"{prefix / 'bin'}:{os.environ['PATH']}"})
+    assert done.returncode == 0, done.stderr
+    team, options, *answer = done.stdout.splitlines()
+    assert team == "team_atoll" and options.startswith('--no-warnings --import="'), options
+    assert options.count("--import") == 1
+    assert not shutil.which("node") or answer == ['200 {"sandboxes":[],"pagination":{"count":0,"next":null}}'], answer
 
 
 def test_the_unit_is_valid(installed, tmp_path):
