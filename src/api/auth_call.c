@@ -159,13 +159,18 @@ int atoll_api_check_ended(struct atoll_api_call *call, const char *what, const c
         r = atoll_api_query_flag(call, "ended", &wanted, err);
     if (r < 0)
         return r;
+    if (!l.seen && !is_session)
+        return atoll_engine_no_sandbox(id, err);
     if (!l.seen)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "%s %.64s does not exist", what, id);
-    if (!wanted)
-        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
-                          "%s %s does not exist: it ended at %s; GET /api/%s/%s shows its record",
-                          what, id, atoll_clock_format(l.unix_ms, when),
-                          is_session ? "sessions" : "sandboxes", id);
+    if (!wanted) {
+        r = atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
+                       "%s %s does not exist: it ended at %s; GET /api/%s/%s shows its record",
+                       what, id, atoll_clock_format(l.unix_ms, when),
+                       is_session ? "sessions" : "sandboxes", id);
+        atoll_advise(err, "its record says what ended it; see docs/troubleshooting.md");
+        return r;
+    }
     call->ended = true;
     (void)snprintf(call->params.id, sizeof(call->params.id), "%s", l.id);
     return 0;
@@ -195,8 +200,7 @@ int atoll_api_check_owner(struct atoll_api_call *call, struct atoll_error *err)
         (void)snprintf(call->params.id, sizeof(call->params.id), "%s", view.id);
         return 0;
     }
-    return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %s does not exist",
-                      call->params.id);
+    return atoll_engine_no_sandbox(call->params.id, err);
 }
 
 /* The audit log. */

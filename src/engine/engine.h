@@ -353,6 +353,8 @@ int atoll_engine_set_name(struct atoll_engine *engine, const char *id, const cha
 /* NULL when no sandbox of the tenant has this name. owner NULL: "default". */
 struct atoll_sandbox *atoll_engine_find_name(const struct atoll_engine *engine, const char *owner,
                                              const char *name);
+/* NOT_FOUND: there is no such sandbox; the same text for one that the caller must not see. */
+int atoll_engine_no_sandbox(const char *text, struct atoll_error *err);
 /* Finds the sandbox that a client means: by its id, by its name, or by the beginning of its id, at
  * least four characters; names and beginnings among the sandboxes of the tenant, with `all`
  * beginnings among all. The caller checks whether the client may see it. NOT_FOUND;

@@ -330,7 +330,7 @@ static int use_sandbox(struct atoll_task *task, const char *id, struct atoll_err
         return r;
     atoll_sandbox_get(sandbox, &view);
     if (strcmp(view.owner, task->tenant) != 0)
-        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %.64s does not exist", id);
+        return atoll_engine_no_sandbox(id, err);
     atoll_task_note(task, "sandbox_id", json_string(view.id));
     atoll_task_note(task, "provider", json_string(view.provider));
     atoll_task_step_done(task, NULL);

@@ -829,3 +829,17 @@ def test_streams_that_are_given_up_leave_the_command(rest, box):
     answer = rest.get(f"{box}/execs/{exec_id}/output", follow="true")
     assert "".join(line.get("data", "") for line in answer.lines) == "a\nb\n"
     assert answer.lines[-1]["result"]["exit_code"] == 0
+
+
+def test_errors_lead_to_the_page_about_them(rest, box):
+    """The page has a part for each kind, with what the message says."""
+    page = (ROOT / "docs/troubleshooting.md").read_text()
+    lost = rest.get("/api/sandboxes/nosuchsandbox")
+    missing = rest.post(f"{box}/execs", {"cmd": ["no-such-program"]}, wait="true")
+    git = rest.post(f"{box}/git/clone", {"url": "http://127.0.0.1:9/x.git"})
+    for answer, heading, words in ((lost, "Sandbox not found", "does not exist"),
+                                   (missing, "Module or program not found", "command not found"),
+                                   (git, "Git operations fail", "")):
+        assert answer.status >= 400 and words in answer.error["message"], answer.body
+        assert "docs/troubleshooting.md" in answer.error["hint"], answer.body
+        assert f"## {heading}\n" in page and words in page.partition(f"## {heading}\n")[2]

@@ -282,15 +282,18 @@ struct atoll_sandbox *atoll_engine_find(struct atoll_engine *engine, const char 
     return NULL;
 }
 
+int atoll_engine_no_sandbox(const char *text, struct atoll_error *err)
+{
+    return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %.64s does not exist", text);
+}
+
 int atoll_engine_resolve(struct atoll_engine *engine, const char *owner, bool all, const char *text,
                          struct atoll_sandbox **ret, struct atoll_error *err)
 {
     (void)owner;
     (void)all;
     *ret = atoll_engine_find(engine, text);
-    return *ret
-               ? 0
-               : atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %.64s does not exist", text);
+    return *ret ? 0 : atoll_engine_no_sandbox(text, err);
 }
 
 struct atoll_sandbox *atoll_engine_find_name(const struct atoll_engine *engine, const char *owner,

@@ -277,7 +277,7 @@ static int find(const struct atoll_api_call *call, const char *text, struct atol
     int r = atoll_engine_resolve(call->engine, call->caller.tenant, false, text, ret, err);
 
     if (r == 0 && !atoll_api_sees_sandbox(call, *ret))
-        r = atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %.64s does not exist", text);
+        r = atoll_engine_no_sandbox(text, err);
     return r;
 }
 

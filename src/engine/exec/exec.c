@@ -245,6 +245,17 @@ static void measure_start(const struct atoll_exec *x, const struct atoll_error *
                              (double)(atoll_clock_us() - x->asked_us) / 1e6);
 }
 
+/* The agent's error, with advice if it is about a program that the sandbox does not have. */
+static const struct atoll_error *with_advice(const struct atoll_error *error,
+                                             struct atoll_error *copy)
+{
+    if (!error || error->kind != ATOLL_ERR_NOT_FOUND || error->errnum != ENOENT || *error->hint)
+        return error;
+    *copy = *error;
+    atoll_advise(copy, "its template does not have this program; see docs/troubleshooting.md");
+    return copy;
+}
+
 static void on_started(void *arg, const struct atoll_reply *answer)
 {
     struct atoll_exec *x = arg;
@@ -257,6 +268,7 @@ static void on_started(void *arg, const struct atoll_reply *answer)
                                    answer->frame->len, &started, &err) < 0)
         error = &err;
     measure_start(x, error);
+    error = with_advice(error, &err);
     if (error) {
         if (x->sandbox)
             atoll_checkpoint_failed(x->sandbox, x->checkpoint);

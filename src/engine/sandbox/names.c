@@ -112,6 +112,15 @@ static int find_prefix(const struct atoll_ordered *all, const char *prefix,
     return 0;
 }
 
+int atoll_engine_no_sandbox(const char *text, struct atoll_error *err)
+{
+    int r = atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %.64s does not exist", text);
+
+    atoll_advise(err, "it may have been destroyed or have reached the end of its lifetime; see "
+                      "docs/troubleshooting.md");
+    return r;
+}
+
 int atoll_engine_resolve(struct atoll_engine *engine, const char *owner, bool all, const char *text,
                          struct atoll_sandbox **ret, struct atoll_error *err)
 {
@@ -123,10 +132,5 @@ int atoll_engine_resolve(struct atoll_engine *engine, const char *owner, bool al
         *ret = atoll_engine_find_name(engine, owner, text);
     if (!*ret && strlen(text) >= PREFIX_MIN && (all || t))
         r = find_prefix(all ? &engine->ordered : &t->sandboxes, text, ret, err);
-    if (r == 0 && !*ret) {
-        r = atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %.64s does not exist", text);
-        atoll_advise(err, "it may have been destroyed or have reached the end of its lifetime; see "
-                          "docs/troubleshooting.md");
-    }
-    return r;
+    return r == 0 && !*ret ? atoll_engine_no_sandbox(text, err) : r;
 }

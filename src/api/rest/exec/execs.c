@@ -14,7 +14,7 @@ struct atoll_exec *atoll_rest_find_exec(struct atoll_engine *engine, const char 
     struct atoll_exec *exec = sandbox ? atoll_sandbox_find_exec(sandbox, exec_id) : NULL;
 
     if (!sandbox)
-        (void)atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %s does not exist", sandbox_id);
+        (void)atoll_engine_no_sandbox(sandbox_id, err);
     else if (!exec)
         (void)atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %s has no exec %s", sandbox_id,
                          exec_id);

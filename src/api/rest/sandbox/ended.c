@@ -106,8 +106,7 @@ static void reply_record(struct atoll_api_call *call, bool as_session)
     begin(&reply, call);
     r = atoll_ended_find(call->engine, call->params.id, show_record, &reply, &error);
     if (r == 0)
-        r = atoll_fail(&error, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %s does not exist",
-                       call->params.id);
+        r = atoll_engine_no_sandbox(call->params.id, &error);
     finish(&reply, r < 0 ? &error : NULL);
 }
 

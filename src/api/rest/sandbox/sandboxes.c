@@ -15,8 +15,7 @@ struct atoll_sandbox *atoll_rest_find_sandbox(const struct atoll_api_call *call,
     struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
 
     if (!sandbox)
-        (void)atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %s does not exist",
-                         call->params.id);
+        (void)atoll_engine_no_sandbox(call->params.id, err);
     return sandbox;
 }
 
