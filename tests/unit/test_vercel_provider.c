@@ -371,6 +371,31 @@ static void policies(void **state)
          "\"transforms\":[{\"domain\":\"a.org\",\"headers\":{\"x-a\":\"b\"}}]}",
          "{\"allow\":{\"a.org\":[{\"transform\":[{\"headers\":{\"x-a\":\"b\"}}]}]},"
          "\"subnets\":{\"allow\":[],\"deny\":[]}}"},
+        /* Rules count in their order, each for the requests that it matches. */
+        {"{\"default\":\"deny\",\"rules\":[{\"allow\":\"a.org\"}],\"transforms\":["
+         "{\"domain\":\"a.org\",\"match\":{\"path\":{\"startsWith\":\"/v1/\"},\"method\":[\"GET\"]},"
+         "\"headers\":{\"x-a\":\"b\"}},{\"domain\":\"a.org\",\"status\":403,\"body\":\"no\"}]}",
+         "{\"allow\":{\"a.org\":[{\"match\":{\"path\":{\"startsWith\":\"/v1/\"},\"method\":[\"GET\"]},"
+         "\"transform\":[{\"headers\":{\"x-a\":\"b\"}}]},{\"response\":{\"statusCode\":403,"
+         "\"body\":\"no\",\"contentType\":\"text/plain; charset=utf-8\"}}]},"
+         "\"subnets\":{\"allow\":[],\"deny\":[]}}"},
+        {"{\"default\":\"allow\",\"transforms\":[{\"domain\":\"*.a.org\",\"status\":404},"
+         "{\"domain\":\"b.org\",\"forward\":\"https://c.org/x\"}]}",
+         "{\"allow\":{\"*\":[],\"*.a.org\":[{\"response\":{\"statusCode\":404}}],"
+         "\"b.org\":[{\"forwardURL\":\"https://c.org/x\"}]},\"subnets\":{\"allow\":[],\"deny\":[]}}"},
+        {"{\"default\":\"allow\",\"transforms\":[{\"domain\":\"*.a.org\",\"status\":404},"
+         "{\"domain\":\"b.a.org\",\"status\":403}]}",
+         NULL},
+        {"{\"default\":\"deny\",\"rules\":[{\"allow\":\"*.a.org\"},{\"allow\":\"*.b.a.org\"}],"
+         "\"transforms\":[{\"domain\":\"*.a.org\",\"status\":404}]}",
+         NULL},
+        {"{\"default\":\"allow\",\"transforms\":[{\"domain\":\"b.org\",\"forward\":\"http://c.org\"}]}",
+         NULL},
+        {"{\"default\":\"allow\",\"transforms\":[{\"domain\":\"b.org\",\"status\":204,\"body\":\"x\"}]}",
+         NULL},
+        {"{\"default\":\"allow\",\"transforms\":[{\"domain\":\"b.org\",\"forward\":\"https://c.org\","
+         "\"headers\":{\"x-a\":\"b\"}}]}",
+         NULL},
         /* A transform would open its domain. */
         {"{\"default\":\"deny\",\"rules\":[{\"allow\":\"a.org\"}],"
          "\"transforms\":[{\"domain\":\"b.org\",\"headers\":{\"x-a\":\"b\"}}]}",

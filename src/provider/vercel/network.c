@@ -83,22 +83,63 @@ static void put_rules(const struct atoll_network_policy *policy, json_t *domains
         (void)json_object_set_new(domains, "*", json_array());
 }
 
-static json_t *transform_json(const struct atoll_network_transform *t)
+/* A rule there changes headers, or forwards, or answers: the first one that matches a request does. */
+static int check_transform(const struct atoll_network_transform *t, struct atoll_error *err)
 {
-    json_t *rule = json_object(), *headers = json_object();
+    bool has_body = t->body && t->body[0];
+
+    if (t->target.port_first != 0)
+        return refuse(err, "a transform is for a port");
+    if (t->header_count > 0 && (t->forward || t->status != 0))
+        return refuse(err, "a transform that forwards or answers also sets headers");
+    if (t->forward && (strncmp(t->forward, "https://", 8) != 0 || strpbrk(t->forward, "?#")))
+        return refuse(err, "a transform forwards to a URL without https, or with a query");
+    if (has_body && (t->status == 204 || t->status == 205 || t->status == 304))
+        return refuse(err, "a transform has a body and a status that has none");
+    for (size_t k = 0; k < t->header_count; k++)
+        if (strstr(t->headers[k].value, "${"))
+            return refuse(err, "a header has a secret, which stays on this host");
+    return 0;
+}
+
+/* The transform's domain covers another one of the policy, whose own rules might count instead. */
+static bool is_overlapped(const struct atoll_network_target *t, const json_t *domains)
+{
+    const char *name;
+    json_t *rules;
+    size_t n = strlen(t->domain), len;
+
+    json_object_foreach((json_t *)domains, name, rules)
+    {
+        len = strlen(name);
+        if (t->subdomains && len > n + 1 && name[len - n - 1] == '.' &&
+            strcmp(name + len - n, t->domain) == 0 && (name[0] != '*' || len > n + 2))
+            return true;
+    }
+    return false;
+}
+
+static json_t *headers_json(const struct atoll_network_transform *t)
+{
+    json_t *headers = json_object();
 
     for (size_t i = 0; i < t->header_count; i++)
         (void)json_object_set_new(headers, t->headers[i].name, json_string(t->headers[i].value));
-    if (json_object_size(headers) > 0)
-        (void)json_object_set_new(rule, "transform", json_pack("[{s:O}]", "headers", headers));
-    json_decref(headers);
+    return headers;
+}
+
+static json_t *transform_json(const struct atoll_network_transform *t)
+{
+    bool has_body = t->body && t->body[0];
+
     if (t->forward)
-        (void)json_object_set_new(rule, "forwardURL", json_string(t->forward));
+        return json_pack("{s:O*, s:s}", "match", t->match, "forwardURL", t->forward);
     if (t->status != 0)
-        (void)json_object_set_new(
-            rule, "response",
-            json_pack("{s:i, s:s*}", "statusCode", (int)t->status, "body", t->body));
-    return rule;
+        return json_pack("{s:O*, s:{s:i, s:s*, s:s*}}", "match", t->match, "response", "statusCode",
+                         (int)t->status, "body", has_body ? t->body : NULL, "contentType",
+                         has_body ? "text/plain; charset=utf-8" : NULL);
+    return json_pack("{s:O*, s:[{s:o}]}", "match", t->match, "transform", "headers",
+                     headers_json(t));
 }
 
 static int put_transforms(const struct atoll_network_policy *policy, json_t *domains,
@@ -108,26 +149,21 @@ static int put_transforms(const struct atoll_network_policy *policy, json_t *dom
 
     for (size_t i = 0; i < policy->transform_count; i++) {
         const struct atoll_network_transform *t = &policy->transforms[i];
-        json_t *rules;
 
-        if (t->target.port_first != 0)
-            return refuse(err, "a transform is for a port");
-        if (t->match)
-            return refuse(err, "a transform is for a part of the requests to a domain");
-        for (size_t k = 0; k < t->header_count; k++)
-            if (strstr(t->headers[k].value, "${"))
-                return refuse(err, "a header has a secret, which stays on this host");
+        if (check_transform(t, err) < 0)
+            return -EOPNOTSUPP;
         print(&t->target, text);
-        rules = json_object_get(domains, text);
         /* A transform would allow its domain there. */
-        if (!rules && !policy->otherwise_allow)
+        if (!json_object_get(domains, text) && !policy->otherwise_allow)
             return refuse(err, "a transform is for a domain that no rule allows by that name");
-        if (json_array_size(rules) > 0)
-            return refuse(err, "a domain has two transforms");
-        if (!rules)
+        if (!json_object_get(domains, text))
             (void)json_object_set_new(domains, text, json_array());
         (void)json_array_append_new(json_object_get(domains, text), transform_json(t));
     }
+    for (size_t i = 0; i < policy->transform_count; i++)
+        if (is_overlapped(&policy->transforms[i].target, domains))
+            return refuse(err, "a transform is for names below a domain, and rules or transforms "
+                               "are for some of them");
     return 0;
 }
 
