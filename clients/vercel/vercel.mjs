@@ -10,6 +10,9 @@
 //   NAME.vercel.run/…                    a port of a sandbox: goes to ATOLL_URL, with the name in a header,
 //                                        since fetch() does not let its caller set Host
 //
+// The SDK reads no VERCEL_TOKEN. With one, and without VERCEL_OIDC_TOKEN, this file makes an OIDC token whose last
+// part it is: the daemon takes it as the key.
+//
 // Without ATOLL_URL it does nothing. `atoll vercel env` prints the variables.
 import http from 'node:http'
 import https from 'node:https'
@@ -105,8 +108,17 @@ function replaceRequest(atoll, key) {
   syncBuiltinESMExports()
 }
 
+// Not signed, and valid until the year 2100.
+function offerToken({ ATOLL_API_KEY, VERCEL_TOKEN, VERCEL_TEAM_ID = 'team_atoll', VERCEL_PROJECT_ID = 'prj_atoll' }) {
+  const key = ATOLL_API_KEY || VERCEL_TOKEN
+  const encode = (part) => Buffer.from(JSON.stringify(part)).toString('base64url')
+  const claims = { owner_id: VERCEL_TEAM_ID, project_id: VERCEL_PROJECT_ID, exp: 4102444800 }
+  if (key) process.env.VERCEL_OIDC_TOKEN ||= `${encode({ alg: 'none' })}.${encode(claims)}.${key}`
+}
+
 const { ATOLL_URL, ATOLL_API_KEY } = process.env
 if (/^https?:\/\//.test(ATOLL_URL ?? '')) {
+  offerToken(process.env)
   replaceFetch(ATOLL_URL, ATOLL_API_KEY)
   replaceRequest(ATOLL_URL, ATOLL_API_KEY)
 }

@@ -1,11 +1,13 @@
 """kill -9 of the daemon while clients of Vercel use it: sandboxes, sessions, commands and snapshots stay."""
 
+import http.client
+import json
 import threading
 import time
 
 import pytest
-from conftest import BUILD, need_build, running
-from rest import Rest
+from conftest import BUILD, need_build, running, wait_until
+from rest import Rest, WebSocket
 
 V2 = "/vercel/api/v2/sandboxes"
 
@@ -53,6 +55,87 @@ def test_a_session_and_its_command_continue(mortal):
     assert ended["exitCode"] == 0
     logs = rest.get(f"{path}/cmd/{command['id']}/logs").lines
     assert "".join(line["data"] for line in logs) == "first\nlast\n"
+
+
+WAITS = "echo first; until test -e go; do sleep 0.05; done; echo last; exit 3"
+
+
+class Stream:
+    """The lines of an answer that has not ended."""
+
+    def __init__(self, rest, method, path, body=None):
+        self.connection = rest.connection()
+        self.connection.request(method, path, body and json.dumps(body))
+        self.response = self.connection.getresponse()
+        assert self.response.status == 200
+
+    def line(self):
+        """The next one that is not there only to keep the connection; None: the answer has been cut."""
+        while True:
+            try:
+                line = self.response.readline()
+            except (http.client.HTTPException, OSError):
+                return None
+            if line.strip() or not line:
+                return json.loads(line) if line.endswith(b"\n") else None
+
+
+def text_of(lines):
+    return "".join(line["data"] for line in lines if line.get("stream") == "stdout")
+
+
+@pytest.mark.parametrize("attached", [True, False], ids=["attached", "logs"])
+def test_a_stream_that_is_cut_says_no_end(mortal, attached):
+    """Neither an exit status nor an end of the output; both are there when the client asks the next daemon."""
+    rest = Rest(mortal.socket)
+    made = create(rest)
+    path = f"{V2}/sessions/{made['session']['id']}"
+    command = {"command": "sh", "args": ["-c", WAITS]}
+    if attached:
+        stream = Stream(rest, "POST", f"{path}/cmd", {**command, "wait": True, "logs": True})
+        cid = stream.line()["command"]["id"]
+    else:
+        cid = rest.post(f"{path}/cmd", command).json["command"]["id"]
+        stream = Stream(rest, "GET", f"{path}/cmd/{cid}/logs")
+    assert stream.line() == {"stream": "stdout", "data": "first\n"}
+    rest = die(mortal)
+    with pytest.raises(http.client.IncompleteRead):
+        assert stream.response.read() == b""  # a whole answer without the end of the command would be a lie
+        raise AssertionError("the answer ended as if it were whole")
+    again = Stream(rest, "GET", f"{path}/cmd/{cid}/logs")
+    assert again.line() == {"stream": "stdout", "data": "first\n"}
+    assert rest.post(f"{path}/fs/mkdir", {"path": "/vercel/sandbox/go"}).status == 200
+    assert again.line() == {"stream": "stdout", "data": "last\n"}
+    assert rest.get(f"{path}/cmd/{cid}?wait=true").json["command"]["exitCode"] == 3
+    assert text_of(rest.get(f"{path}/cmd/{cid}/logs").lines) == "first\nlast\n"
+
+
+class Terminal(WebSocket):
+    def __init__(self, rest, path):
+        opened = rest.post(f"{path}/interactive", {}).json
+        super().__init__(rest.socket(), f"/{opened['url'].split('/', 3)[3]}?token={opened['token']}", {})
+
+    def start(self, script, until):
+        self.send({"type": "start", "command": "sh", "args": ["-c", script], "env": []})
+        while until not in self.recv()[1]:
+            pass
+
+
+def test_a_terminal_that_was_cut(mortal):
+    """Its command continues, as every command does; it is listed and can be ended, and the next terminal works."""
+    rest = Rest(mortal.socket)
+    made = create(rest)
+    sid = made["session"]["id"]
+    path = f"{V2}/sessions/{sid}"
+    with Terminal(rest, path) as terminal:
+        terminal.start("echo ready; exec sleep 4321", b"ready")
+        rest = die(mortal)
+    box = sid.removeprefix("sbx_").split("_")[0]
+    (left,) = [each for each in rest.get(f"/api/sandboxes/{box}/execs").json["execs"] if each["state"] == "running"]
+    assert rest.post(f"{path}/cmd/cmd_{left['exec_id']}/kill", {"signal": 15}).status == 200
+    wait_until(lambda: run(rest, sid, "ps -eo args | grep -c '[s]leep 4321' || true") == "0\n", 20, lambda: "it runs")
+    with Terminal(rest, path) as terminal:
+        terminal.start("echo again", b"again")
 
 
 def test_stopped_sandboxes_and_snapshots_stay(mortal):

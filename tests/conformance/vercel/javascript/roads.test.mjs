@@ -22,6 +22,14 @@ describe('roads', () => {
     })
   }
 
+  for (const sdk of ['@vercel/sandbox', 'vercel-sandbox-2', 'vercel-sandbox-1', 'vercel-sandbox-0']) {
+    test(`${sdk}: nothing but VERCEL_TOKEN`, async () => {
+      const ended = await script(`import { Sandbox } from '${sdk}'; const sandbox = await Sandbox.create(); ${WORK}`,
+        without('ATOLL_API_KEY', 'VERCEL_OIDC_TOKEN', 'VERCEL_AUTH_TOKEN', 'VERCEL_TEAM_ID', 'VERCEL_PROJECT_ID'))
+      assert.equal(ended.stdout.trim(), 'hello', ended.stderr)
+    })
+  }
+
   test('the fetch parameter', async () => {
     const ended = await script(`
       import { Sandbox } from '@vercel/sandbox'
