@@ -1,6 +1,10 @@
 // A server that answers Vercel's clients at once, with the same bytes for every client: what is left of a
-// measurement against it is the client, the kernel and HTTP.
+// measurement against it is the client, the kernel and HTTP. With the argument "run" it also runs the command, here on
+// the host, before it answers: the least that a command takes with any service.
+import { execFile } from 'node:child_process'
 import { createServer } from 'node:http'
+
+const runs = process.argv[2] === 'run'
 
 const now = 1_700_000_000_000
 const session = (status) => ({
@@ -18,9 +22,13 @@ const server = createServer((request, response) => {
   request.resume()
   request.on('end', () => {
     const [path] = request.url.split('?')
-    const runs = path.endsWith('/cmd')
-    response.writeHead(200, { 'Content-Type': runs ? 'application/x-ndjson' : 'application/json' })
-    response.end(runs ? lines : whole(path.endsWith('/stop') ? 'stopped' : 'running'))
+    const isCommand = path.endsWith('/cmd')
+    const answer = () => {
+      response.writeHead(200, { 'Content-Type': isCommand ? 'application/x-ndjson' : 'application/json' })
+      response.end(isCommand ? lines : whole(path.endsWith('/stop') ? 'stopped' : 'running'))
+    }
+    if (isCommand && runs) execFile('node', ['-v'], answer)
+    else answer()
   })
 })
 server.keepAliveTimeout = 60_000

@@ -25,8 +25,8 @@ def install(folder: str, name: str) -> None:
         raise BenchError(f"{name}: {(done.stdout + done.stderr).strip()[-300:]}")
 
 
-def start_canned(stack, script: str) -> str:
-    process = subprocess.Popen([node(), helpers.HERE / script], stdout=subprocess.PIPE, text=True)
+def start_canned(stack, script: str, *args) -> str:
+    process = subprocess.Popen([node(), helpers.HERE / script, *args], stdout=subprocess.PIPE, text=True)
     stack.callback(helpers.stop, process)
     port = process.stdout.readline().strip()
     if not port:

@@ -1,15 +1,15 @@
-// Times calls of Vercel's SDK against Atoll and against the canned server, in turns: ComputeSDK's time to
+// Times calls of Vercel's SDK against Atoll and against the two canned servers, in turns: ComputeSDK's time to
 // interactive (create, and the first command), and the same with the stop.
-//   node vercel.mjs ATOLL-URL CANNED-URL ROUNDS    prints one JSON object
+//   node vercel.mjs ATOLL-URL CANNED-URL RAN-URL ROUNDS    prints one JSON object; RAN: the one that runs the command
 import { createRequire } from 'node:module'
 const require = createRequire(new URL('../conformance/vercel/package.json', import.meta.url))
 const { Sandbox } = require('@vercel/sandbox')
 
 const WARM_UP = 10
-const [atoll, canned, rounds] = process.argv.slice(2)
+const [atoll, canned, ran, rounds] = process.argv.slice(2)
 const credentials = { token: process.env.ATOLL_API_KEY, teamId: 'team', projectId: 'project' }
 const clients = {}
-for (const [name, url] of Object.entries({ atoll, canned })) {
+for (const [name, url] of Object.entries({ atoll, canned, ran })) {
   clients[name] = (target, init) => fetch(String(target).replace('https://vercel.com', `${url}/vercel`), init)
 }
 
