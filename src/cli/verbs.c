@@ -149,7 +149,7 @@ bool atoll_cli_is_group(const char *word)
 
 /* atoll_cli_nearest() keeps pointers to the words, so they have to outlive the walk. */
 struct words {
-    char text[96][32];
+    char text[ATOLL_ARRAY_LEN(atoll_cli_verbs)][32]; /* a verb has at most one word of its own */
     size_t n, at;
 };
 

@@ -227,7 +227,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    REGISTRY "/tools/{name}",          READ, NONE, atoll_rest_registry_item, ""},
     {ATOLL_GET,    REGISTRY "/prompts",               READ, NONE, atoll_rest_registry_list, ""},
     {ATOLL_GET,    REGISTRY "/prompts/{name}",        READ, NONE, atoll_rest_registry_item, ""},
-    {ATOLL_POST,   "/api/prompts/{name}/render",      READ, FILES, atoll_rest_prompt_render, ""},
+    {ATOLL_POST,   "/api/prompts/{name}/render", WRITE, FILES,  atoll_rest_prompt_render, ""},
 };
 /* clang-format on */
 
