@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "cli/collection.h"
+#include "cli/diff_mount.h"
 #include "cli/print.h"
 
 #define TIMEOUT_MS (15 * 60 * 1000)
@@ -13,8 +14,8 @@
 
 struct diff_options {
     struct atoll_cli_common common;
-    bool patch, export;
-    const char *relative;
+    bool patch, export, apply, force;
+    const char *relative, *mount;
 };
 
 static const struct atoll_cli_option diff_table[] = {
@@ -24,6 +25,12 @@ static const struct atoll_cli_option diff_table[] = {
      "a patch for `git apply`, of --relative (default: /home/user)", NULL},
     {"relative", 0, ATOLL_CLI_TEXT, offsetof(struct diff_options, relative), "DIR",
      "only what is in DIR of the sandbox; paths of a patch are relative to it", NULL},
+    {"mount", 0, ATOLL_CLI_TEXT, offsetof(struct diff_options, mount), "PATH",
+     "how a folder of this host that is mounted there with the mode cow would change", NULL},
+    {"apply", 0, ATOLL_CLI_FLAG, offsetof(struct diff_options, apply), NULL,
+     "with --mount: write the changes to the folder", NULL},
+    {"force", 0, ATOLL_CLI_FLAG, offsetof(struct diff_options, force), NULL,
+     "with --apply: also over what has changed in the folder since", NULL},
     ATOLL_CLI_COMMON(struct diff_options),
     {0},
 };
@@ -120,6 +127,13 @@ static int run_diff(struct atoll_cli *cli, const void *options, int argc, char *
     struct atoll_link_target target;
     int r = atoll_link_check_id("sandbox", argv[0], err);
 
+    if (r == 0 && (o->mount ? patch || o->relative || argc > 1 || (o->force && !o->apply)
+                            : o->apply || o->force))
+        return atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+            "--mount has no moments and no patch; --apply needs --mount, --force needs --apply");
+    if (r == 0 && o->mount)
+        return atoll_cli_diff_mount(cli, argv[0], o->mount, o->apply, o->force, err);
     if (r == 0)
         r = atoll_link_target(&target, err,
                               "/api/sandboxes/%s/diff?from=%s&to=%s&format=%s&path=%s&limit=" LIMIT,
@@ -143,16 +157,22 @@ const struct atoll_cli_verb atoll_cli_diff = {
     .name = "diff",
     .args = "[OPTION]... SANDBOX [FROM [TO]]",
     .summary = "show which files of a sandbox have changed",
-    .help = "FROM and TO are moments: start (its template), now, the name of a snapshot, or, with\n"
-            "--checkpoints command, the number of a command: the files after it.\n"
-            "Without them: from the start until now.\n"
-            "\n"
-            "Signs: + added, ~ changed, - removed.\n"
-            "\n"
-            "Examples:\n"
-            "  atoll diff $id\n"
-            "  atoll diff --patch $id before\n"
-            "  atoll diff --export --relative /home/user/app $id | git apply\n",
+    .help =
+        "FROM and TO are moments: start (its template), now, the name of a snapshot, or, with\n"
+        "--checkpoints command, the number of a command: the files after it.\n"
+        "Without them: from the start until now.\n"
+        "\n"
+        "Signs: + added, ~ changed, - removed.\n"
+        "\n"
+        "--mount compares a mounted folder of this host with what the sandbox made of it, by size, time and\n"
+        "mode, and --apply makes the folder the same. What has changed in both is listed with !, is not\n"
+        "overwritten, and makes the exit status 1.\n"
+        "\n"
+        "Examples:\n"
+        "  atoll diff $id\n"
+        "  atoll diff --patch $id before\n"
+        "  atoll diff --export --relative /home/user/app $id | git apply\n"
+        "  atoll diff --mount /work --apply $id\n",
     .options = diff_table,
     .options_size = sizeof(struct diff_options),
     .min_args = 1,

@@ -154,6 +154,8 @@ static int one_round(struct sync *s, struct atoll_error *err)
     r = atoll_sync_list_local(s->dir_fd, &s->filter, &local, err);
     if (r == 0)
         r = atoll_sync_list_remote(&s->copy, s->top, &s->filter, &remote, err);
+    if (r == 0)
+        r = atoll_sync_leave_unreadable(&s->copy, s->top, &local, &remote, err);
     if (r == 0) {
         steps = calloc(local.count + remote.count + base.count + 1, sizeof(*steps));
         if (!steps)

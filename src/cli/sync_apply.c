@@ -168,8 +168,8 @@ int atoll_sync_push(struct atoll_sync_job *job, struct atoll_error *err)
 
 /* Pulling. */
 
-/* Opens the directory of `path` in the folder, through no link. *ret_name: its last component. */
-static int open_parent(const struct atoll_sync_job *job, const char *path, const char **ret_name)
+int atoll_sync_open_parent(const struct atoll_sync_job *job, const char *path,
+                           const char **ret_name)
 {
     const struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC,
                                  .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
@@ -241,7 +241,7 @@ static int pull_one(struct atoll_sync_job *job, const struct atoll_sync_step *s,
                     struct atoll_error *err)
 {
     const char *name = NULL;
-    ATOLL_AUTOCLOSE int parent = open_parent(job, s->remote->path, &name);
+    ATOLL_AUTOCLOSE int parent = atoll_sync_open_parent(job, s->remote->path, &name);
     int r = parent < 0 ? parent : 0;
 
     if (r == 0 && !is_as_planned(s, parent, name)) {
@@ -277,7 +277,7 @@ int atoll_sync_pull(struct atoll_sync_job *job, struct atoll_error *err)
 static void remove_local(struct atoll_sync_job *job, const struct atoll_sync_step *s)
 {
     const char *name = NULL;
-    ATOLL_AUTOCLOSE int parent = open_parent(job, s->local->path, &name);
+    ATOLL_AUTOCLOSE int parent = atoll_sync_open_parent(job, s->local->path, &name);
 
     if (parent < 0 || !is_as_planned(s, parent, name) ||
         (unlinkat(parent, name, s->local->kind == ATOLL_SYNC_DIRECTORY ? AT_REMOVEDIR : 0) < 0 &&

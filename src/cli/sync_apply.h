@@ -13,6 +13,11 @@ struct atoll_sync_job {
     size_t count;
 };
 
+/* Opens the directory of `path` in the folder, through no link. *ret_name: its last component. Returns a descriptor or
+ * -errno. */
+int atoll_sync_open_parent(const struct atoll_sync_job *job, const char *path,
+                           const char **ret_name) ATOLL_MUST_CHECK;
+
 int atoll_sync_push(struct atoll_sync_job *job, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_sync_pull(struct atoll_sync_job *job, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* On both sides, the deepest paths first. */

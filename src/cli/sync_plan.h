@@ -14,6 +14,7 @@ struct atoll_sync_entry {
     enum atoll_sync_kind kind;
     uint64_t size;
     int64_t mtime_ms;
+    int64_t ctime_ms; /* of the folder's side; else 0 */
     uint32_t mode;
     const char *target; /* of a link; else "" */
 };

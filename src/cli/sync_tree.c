@@ -129,6 +129,7 @@ static int take(struct walk *w, int dir_fd, const char *name, size_t len, unsign
         return errno == ENOENT ? 0 : atoll_fail_errno(err, errno, "read the folder");
     e.size = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
     e.mtime_ms = st.st_mtim.tv_sec * INT64_C(1000) + st.st_mtim.tv_nsec / 1000000;
+    e.ctime_ms = st.st_ctim.tv_sec * INT64_C(1000) + st.st_ctim.tv_nsec / 1000000;
     e.mode = st.st_mode & 0777;
     if (S_ISLNK(st.st_mode)) {
         n = readlinkat(dir_fd, name, target, sizeof(target) - 1);
@@ -211,7 +212,7 @@ static bool is_inner_path(const char *path)
     }
 }
 
-static int64_t parse_time(const char *text)
+int64_t atoll_sync_time(const char *text)
 {
     struct tm tm = {0};
     int ms = 0;
@@ -233,7 +234,7 @@ static int take_remote(struct atoll_sync_list *list, const char *top, const json
     struct atoll_sync_entry e = {
         .path = path + n + 1,
         .size = 0,
-        .mtime_ms = parse_time(atoll_link_text(object, "mtime", "")),
+        .mtime_ms = atoll_sync_time(atoll_link_text(object, "mtime", "")),
         .mode = (uint32_t)strtoul(atoll_link_text(object, "mode", "0"), NULL, 8) & 0777,
         .target = atoll_link_text(object, "target", ""),
         .kind = strcmp(type, "file") == 0        ? ATOLL_SYNC_FILE
@@ -267,6 +268,65 @@ int atoll_sync_list_remote(struct atoll_cli_copy *copy, const char *top,
         atoll_sync_list_done(ret);
     sort(ret);
     return r;
+}
+
+/* Whether an entry of the sorted list is below the directory. */
+static bool has_below(const struct atoll_sync_list *list, const char *directory)
+{
+    size_t n = strlen(directory), low = 0, high = list->count;
+
+    while (low < high) { /* the first that does not sort before "DIRECTORY/" */
+        size_t middle = low + (high - low) / 2;
+        int order = strncmp(list->entries[middle].path, directory, n);
+
+        if (order < 0 || (order == 0 && list->entries[middle].path[n] < '/'))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < list->count && strncmp(list->entries[low].path, directory, n) == 0 &&
+           list->entries[low].path[n] == '/';
+}
+
+static void leave_below(struct atoll_sync_list *list, const char *directory)
+{
+    size_t n = strlen(directory), kept = 0;
+
+    for (size_t i = 0; i < list->count; i++) {
+        const char *path = list->entries[i].path;
+
+        if (strncmp(path, directory, n) == 0 && path[n] == '/')
+            free_entry(&list->entries[i]);
+        else
+            list->entries[kept++] = list->entries[i];
+    }
+    list->count = kept;
+}
+
+int atoll_sync_leave_unreadable(struct atoll_cli_copy *copy, const char *top,
+                                struct atoll_sync_list *local, const struct atoll_sync_list *remote,
+                                struct atoll_error *err)
+{
+    char path[ATOLL_CLI_COPY_PATH_MAX];
+
+    for (size_t i = 0; i < remote->count; i++) {
+        const struct atoll_sync_entry *e = &remote->entries[i];
+        ATOLL_AUTOJSON json_t *reply = NULL;
+
+        if (e->kind != ATOLL_SYNC_DIRECTORY || has_below(remote, e->path) ||
+            !has_below(local, e->path))
+            continue;
+        if ((size_t)snprintf(path, sizeof(path), "%s/%s", strcmp(top, "/") == 0 ? "" : top,
+                             e->path) >= sizeof(path))
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG, "a path is too long");
+        if (atoll_cli_copy_call(copy, "GET", "/list", path, "&depth=1", &reply, err) == 0)
+            continue;
+        if (err->kind != ATOLL_ERR_PERMISSION_DENIED && err->kind != ATOLL_ERR_NOT_FOUND)
+            return -EIO;
+        atoll_cli_copy_skip(copy, e->path, "it cannot be read in the sandbox");
+        leave_below(local, e->path);
+    }
+    return 0;
 }
 
 /* What the sides were. */

@@ -21,7 +21,14 @@ int atoll_sync_list_local(int dir_fd, const struct atoll_sync_filter *filter,
 int atoll_sync_list_remote(struct atoll_cli_copy *copy, const char *top,
                            const struct atoll_sync_filter *filter, struct atoll_sync_list *ret,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
+/* A list of the sandbox has no entries below a directory that its user cannot read. That is not the same as an empty one:
+ * takes what is below it out of `local`, too, so that nothing there seems to be removed, and reports it as skipped. */
+int atoll_sync_leave_unreadable(struct atoll_cli_copy *copy, const char *top,
+                                struct atoll_sync_list *local, const struct atoll_sync_list *remote,
+                                struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_sync_list_done(struct atoll_sync_list *list);
+/* A time of an answer in milliseconds; 0: none. */
+int64_t atoll_sync_time(const char *text);
 /* NULL: none of that path. */
 const struct atoll_sync_entry *atoll_sync_find(const struct atoll_sync_list *list,
                                                const char *path);

@@ -3,6 +3,7 @@
 import os
 import socket
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -428,3 +429,112 @@ def test_a_daemon_without_root(tmp_path_factory):
             box.destroy()
         assert (top / "work/new").stat().st_uid == user.pw_uid
         assert stat.S_IMODE((top / "work/new").stat().st_mode) & 0o111 == 0
+
+
+# --- what a sandbox changed in a cow folder, on this machine ---
+
+class Diff:
+    def __init__(self, mortal, host, make, folder):
+        self.mortal, self.host, self.folder = mortal, host, folder
+        self.box = make(host.mount(folder.name, "cow"))
+
+    def __call__(self, *options, status=0):
+        done = self.mortal.atoll("diff", "--mount", "/work", *options, self.box.id)
+        assert done.returncode == status, (done.stdout, done.stderr)
+        return [" ".join(line.split()[:2]) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def diff(host, mortal, make, tmp_path, monkeypatch):
+    monkeypatch.setitem(mortal.env, "XDG_STATE_HOME", str(tmp_path / "kept"))
+    folder = host.top / "copy"
+    for name in os.listdir(folder):
+        subprocess.run(["rm", "-rf", folder / name], check=True)
+    (folder / "sub").mkdir()
+    os.chown(folder / "sub", OWNER, GROUP)
+    host.write("copy/file", "copy\n")
+    host.write("copy/other", "other\n")
+    host.write("copy/sub/deep", "deep\n")
+    return Diff(mortal, host, make, folder)
+
+
+def test_changes_are_shown_and_written_back(diff, host):
+    before = everything(diff.folder)
+    assert diff() == []
+    diff.box.out("cd /work && echo CHANGED > file && echo new > new && mkdir -m 750 dir && echo x > dir/x && "
+                 "chmod 755 other && rm -r sub && ln -s file link")
+    shown = ["+ dir/", "+ dir/x", "~ file", "+ link", "+ new", "~ other", "- sub/", "- sub/deep"]
+    assert diff() == shown
+    assert everything(diff.folder) == before
+    done = diff.mortal.json("diff", "--mount", "/work", diff.box.id)
+    assert done == {"added": ["dir", "dir/x", "link", "new"], "changed": ["file", "other"], "removed": ["sub", "sub/deep"]}
+    assert diff("--apply") == shown
+    after = everything(diff.folder)
+    assert sorted(after) == ["dir", "dir/x", "file", "link", "new", "other"]
+    assert after["file"][3] == b"CHANGED\n" and os.readlink(diff.folder / "link") == "file"
+    assert stat.S_IMODE(after["other"][0]) == 0o755 and stat.S_IMODE(after["dir"][0]) == 0o750
+    assert {path.lstat().st_uid for path in daemons.below(diff.folder)} == {OWNER}
+    assert diff() == []
+    # What was written back is no change of the host's: the next one is no conflict.
+    diff.box.out("echo once more > /work/file")
+    assert diff("--apply") == ["~ file"]
+    assert host.read("copy/file") == "once more\n" and diff() == []
+
+
+def test_what_both_changed_is_not_overwritten(diff, host):
+    diff.box.out("cd /work && echo theirs > file && rm other && echo theirs > made && echo fine > fine")
+    host.write("copy/file", "mine, longer\n")
+    host.write("copy/other", "mine\n")
+    host.write("copy/made", "mine\n")
+    assert diff(status=1) == ["! file", "+ fine", "! made", "! other"]
+    assert diff("--apply", status=1) == ["! file", "+ fine", "! made", "! other"]
+    assert [host.read(f"copy/{name}") for name in ("file", "made", "other", "fine")] == \
+        ["mine, longer\n", "mine\n", "mine\n", "fine\n"]
+    assert diff("--apply", "--force") == ["~ file", "~ made", "- other"]
+    assert host.read("copy/file") == "theirs\n" and not (diff.folder / "other").exists()
+    assert diff() == []
+
+
+def test_a_change_of_the_same_size_is_seen(diff, host):
+    diff.box.out("cd /work && echo COPY > file")
+    assert diff("--apply") == ["~ file"]
+    assert host.read("copy/file") == "COPY\n"
+
+
+def test_what_the_sandbox_cannot_read_is_not_removed(diff, host):
+    private = diff.folder / "private"
+    private.mkdir(mode=0o700)
+    (private / "f").write_text("of root of the host")
+    assert diff("--apply", status=1) == []
+    assert (private / "f").exists()
+
+
+def test_links_of_the_sandbox_lead_nowhere(diff, host):
+    diff.box.out("cd /work && rm -r sub && ln -s /etc sub && ln -s ../../secret up && mkdir real && ln -s .. real/x")
+    diff("--apply", status=1)
+    assert not (diff.folder / "up").is_symlink() and not (diff.folder / "sub").is_symlink()
+    assert not any(path.name == "passwd" for path in daemons.below(diff.folder))
+
+
+@pytest.mark.parametrize("argv", [["--apply"], ["--mount", "/nothing"], ["--mount", "/work", "--force"],
+                                  ["--mount", "/work", "--patch"]])
+def test_bad_calls_of_diff(diff, argv):
+    assert diff.mortal.atoll("diff", *argv, diff.box.id).returncode != 0
+
+
+def test_diff_of_a_daemon_elsewhere(diff, monkeypatch):
+    monkeypatch.delitem(diff.mortal.env, "ATOLL_SOCKET")
+    monkeypatch.setitem(diff.mortal.env, "ATOLL_URL", "http://atoll.example:8000")
+    done = diff.mortal.atoll("diff", "--mount", "/work", diff.box.id)
+    assert done.returncode == 1 and "run this there" in done.stderr
+
+
+def test_by_the_command_line(host, mortal, monkeypatch):
+    """A path of the command line may be relative, and have links."""
+    (host.top / "bind/link").symlink_to("../work")
+    monkeypatch.chdir(host.top / "bind")
+    for folder in ("./link", "../work", str(host.top / "work")):
+        done = mortal.atoll("run", "-v", f"{folder}:/work:ro", "--", "cat", "/work/file")
+        assert done.stdout == "work\n", done.stderr
+    assert mortal.atoll("run", "-v", "./nothing:/work", "--", "true").returncode == 2
+    assert mortal.atoll("run", "-v", "./link:/work:all", "--", "true").returncode == 2

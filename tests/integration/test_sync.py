@@ -139,3 +139,15 @@ def test_watch(place):
 def test_bad_requests(place):
     for argv in ((str(place.folder), "x"), ("/nonexistent", f"{place.box}:x"), (str(place.folder), "nothing:x")):
         assert place.daemon.atoll("sync", *argv).returncode != 0
+
+
+def test_a_directory_that_cannot_be_read_is_not_empty(place):
+    (place.folder / "d").mkdir()
+    (place.folder / "d/f").write_text("mine")
+    place.sync()
+    place.run("chmod 000 d")
+    place.sync("--two-way", status=1)
+    assert (place.folder / "d/f").read_text() == "mine"
+    place.run("chmod 755 d")
+    place.sync("--two-way")
+    assert place.run("cat d/f") == "mine"
