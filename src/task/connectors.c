@@ -1,12 +1,15 @@
 #include "task/connectors.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
 #include "engine/json_memory.h"
+#include "engine/network/secrets.h"
 #include "network/placeholder.h"
 #include "store/connectors.h"
+#include "store/secrets.h"
 
 #define ARGS_MAX 64
 #define NAMES_MAX 64 /* of variables and headers */
@@ -193,6 +196,88 @@ int atoll_connector_check(const json_t *definition, const char *where, struct at
     if (json_dumpb(definition, NULL, 0, JSON_COMPACT) > ATOLL_CONNECTOR_BYTES_MAX)
         return refuse(err, where, "", "at most 64 KiB");
     return 0;
+}
+
+/* --- secrets --- */
+
+struct filler {
+    atoll_connector_get_fn *get;
+    void *arg;
+    struct atoll_buf value; /* of the secret that was asked for last */
+    char missing[ATOLL_SECRET_NAME_MAX + 1];
+};
+
+static const char *get_secret(void *arg, const char *name)
+{
+    struct filler *f = arg;
+
+    atoll_buf_wipe(&f->value);
+    atoll_buf_init_erasing(&f->value, ATOLL_SECRET_VALUE_MAX + 1);
+    if (f->get(f->arg, name, &f->value))
+        return atoll_buf_str(&f->value);
+    (void)snprintf(f->missing, sizeof(f->missing), "%s", name);
+    return NULL;
+}
+
+static int fill_text(struct filler *f, json_t *map, const char *name, const json_t *value)
+{
+    struct atoll_buf out;
+    int r;
+
+    if (!json_is_string(value))
+        return -EINVAL;
+    atoll_buf_init_erasing(&out, 2 * ATOLL_SECRET_VALUE_MAX);
+    r = atoll_placeholder_fill(json_string_value(value), get_secret, f, &out);
+    if (r == 0 && json_object_set_new(map, name, json_string(atoll_buf_str(&out))) < 0)
+        r = -EINVAL;
+    atoll_buf_done(&out);
+    return r;
+}
+
+int atoll_connector_fill(const char *server, json_t *map, atoll_connector_get_fn *get, void *arg,
+                         struct atoll_error *err)
+{
+    struct filler f = {.get = get, .arg = arg};
+    const char *name;
+    json_t *value;
+    int r = 0;
+
+    atoll_buf_init_erasing(&f.value, 1);
+    json_object_foreach(map, name, value)
+    {
+        if (r == 0)
+            r = fill_text(&f, map, name, value);
+    }
+    atoll_buf_wipe(&f.value);
+    if (r == -ENOENT)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOKEY,
+                          "the MCP server %.64s needs the secret %s: store it with `atoll secret "
+                          "create %s`",
+                          server, f.missing, f.missing);
+    return r < 0 ? atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
+                              "a value of the MCP server %.64s is too long, or not a text", server)
+                 : 0;
+}
+
+struct vault {
+    struct atoll_store *store;
+    const char *tenant;
+};
+
+static bool get_stored(void *arg, const char *name, struct atoll_buf *out)
+{
+    const struct vault *v = arg;
+    struct atoll_error error;
+
+    return atoll_store_secret_value(v->store, v->tenant, name, out, &error) == 0;
+}
+
+int atoll_connectors_fill(struct atoll_store *store, const char *tenant, const char *server,
+                          json_t *map, struct atoll_error *err)
+{
+    struct vault v = {store, tenant};
+
+    return atoll_connector_fill(server, map, get_stored, &v, err);
 }
 
 /* --- the store --- */

@@ -1,5 +1,6 @@
 #pragma once
 #include <jansson.h>
+#include "base/buf.h"
 #include "base/error.h"
 
 /*
@@ -20,6 +21,16 @@ bool atoll_connector_is_name(const char *text);
  * other programs know and Atoll does not. */
 int atoll_connector_check(const json_t *definition, const char *where,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* Puts the values of secrets into the texts of `env` or `headers` (NULL: nothing to do). get() appends a value, and
+ * returns false if there is no such secret. server: its name in errors. FAILED_PRECONDITION. */
+typedef bool atoll_connector_get_fn(void *arg, const char *name, struct atoll_buf *out);
+int atoll_connector_fill(const char *server, json_t *map, atoll_connector_get_fn *get, void *arg,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* The same with the secrets of the tenant. */
+int atoll_connectors_fill(struct atoll_store *store, const char *tenant, const char *server,
+                          json_t *map, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 struct atoll_connector_view {
     const char *name;

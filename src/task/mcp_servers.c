@@ -85,54 +85,16 @@ static int find_servers(const struct atoll_task *task, json_t **ret, struct atol
 
 /* --- secrets --- */
 
-struct filler {
-    const struct atoll_task *task;
-    struct atoll_buf value; /* of the secret that was asked for last */
-    char missing[ATOLL_SECRET_NAME_MAX + 1];
-};
-
-static const char *get_secret(void *arg, const char *name)
+static bool get_secret(void *arg, const char *name, struct atoll_buf *out)
 {
-    struct filler *f = arg;
-
-    atoll_buf_wipe(&f->value);
-    atoll_buf_init_erasing(&f->value, ATOLL_SECRET_VALUE_MAX + 1);
-    if (atoll_task_key_value(f->task, name, &f->value))
-        return atoll_buf_str(&f->value);
-    (void)snprintf(f->missing, sizeof(f->missing), "%s", name);
-    return NULL;
+    return atoll_task_key_value(arg, name, out);
 }
 
 /* The object of texts with the values of secrets in place. */
 static int fill_map(const struct atoll_task *task, const char *server, json_t *map,
                     struct atoll_error *err)
 {
-    struct filler f = {.task = task};
-    struct atoll_buf out;
-    const char *name;
-    json_t *value;
-    int r = 0;
-
-    atoll_buf_init_erasing(&f.value, 1);
-    json_object_foreach(map, name, value)
-    {
-        if (r < 0)
-            break;
-        atoll_buf_init_erasing(&out, 2 * ATOLL_SECRET_VALUE_MAX);
-        r = atoll_placeholder_fill(json_string_value(value), get_secret, &f, &out);
-        if (r == 0 && json_object_set_new(map, name, json_string(atoll_buf_str(&out))) < 0)
-            r = -EINVAL;
-        atoll_buf_done(&out);
-    }
-    atoll_buf_wipe(&f.value);
-    if (r == -ENOENT)
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOKEY,
-                          "the MCP server %.64s needs the secret %s: store it with `atoll secret "
-                          "create %s`",
-                          server, f.missing, f.missing);
-    return r < 0 ? atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
-                              "a value of the MCP server %.64s is too long, or not a text", server)
-                 : 0;
+    return atoll_connector_fill(server, map, get_secret, (void *)(uintptr_t)task, err);
 }
 
 static bool names_secret(const json_t *map)

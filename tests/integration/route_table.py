@@ -241,6 +241,8 @@ SANDBOXES = {
     f"POST {BOX}/tools/{{name}}": Entry(
         Ask(200, body={"command": "echo here"}, check=has("text", value="here\n")), Ask(400, body={"cmd": "x"}),
         given=lambda world: {"id": world.box(), "name": "Bash"}),
+    # test_mcp_gateway.py has a template with the program.
+    f"POST {BOX}/mcp": Entry(Ask(409, body={"servers": {"time": {}}}), Ask(400, body={"servers": []})),
     "POST /mcp": Entry(Ask(200, body={"jsonrpc": "2.0", "id": 1, "method": "ping"}, check=has("result")),
                        Ask(400, body={"jsonrpc": "1.0"})),
     "GET /mcp": Entry(Ask(200, "?session=" + 32 * "0", headers={"Accept": "text/event-stream"}, by="stream"),

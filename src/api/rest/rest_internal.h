@@ -111,6 +111,10 @@ atoll_rest_handler atoll_rest_agent_start, atoll_rest_agent_list, atoll_rest_age
 /* registry.c */
 atoll_rest_handler atoll_rest_registry_get, atoll_rest_registry_list, atoll_rest_registry_item;
 atoll_rest_handler atoll_rest_prompt_render;
+atoll_rest_handler atoll_rest_gateway_start;
+/* gateway.c: POST /api/sandboxes with "mcp". */
+void atoll_rest_gateway_create(struct atoll_api_call *call, const struct atoll_options *options,
+                               const json_t *servers);
 atoll_rest_handler atoll_rest_connector_create, atoll_rest_connector_list, atoll_rest_connector_get,
     atoll_rest_connector_put, atoll_rest_connector_remove;
 

@@ -113,6 +113,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_DELETE, BOX "/previews/{port}", WRITE, NONE,   atoll_rest_preview_remove, ""},
 
     {ATOLL_GET,    "/api/tools",           READ,  NONE,   atoll_rest_tool_list, "format"},
+    {ATOLL_POST,   BOX "/mcp",             WRITE, JSON,   atoll_rest_gateway_start, ""},
     {ATOLL_POST,   BOX "/tools/{name}",    WRITE, ATOLL_BODY_FILES, atoll_rest_tool_call, "map"},
 
     {ATOLL_POST,   BOX "/contexts",        WRITE, JSON,   atoll_rest_context_create, ""},

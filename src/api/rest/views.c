@@ -113,6 +113,13 @@ void atoll_view_state(struct atoll_json_out *out, const struct atoll_sandbox_vie
 void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
                         const struct atoll_sandbox *sandbox)
 {
+    atoll_view_sandbox_open(out, key, sandbox);
+    atoll_json_close(out, '}');
+}
+
+void atoll_view_sandbox_open(struct atoll_json_out *out, const char *key,
+                             const struct atoll_sandbox *sandbox)
+{
     struct atoll_sandbox_view v;
     char host[ATOLL_PUBLIC_HOST_MAX];
 
@@ -165,7 +172,6 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
     atoll_json_double(out, "boot_ms", v.boot_ms, 6);
     atoll_json_bool(out, "pooled", v.pooled);
     atoll_json_text(out, "tenant", v.owner ? v.owner : "default");
-    atoll_json_close(out, '}');
 }
 
 /* null for "no limit" and for a value that is not measured. */

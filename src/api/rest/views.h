@@ -4,6 +4,9 @@
 
 /* Objects of the engine as JSON. `key` as in api/json_out.h. */
 
+/* Without its end: more members may follow. */
+void atoll_view_sandbox_open(struct atoll_json_out *out, const char *key,
+                             const struct atoll_sandbox *sandbox);
 void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
                         const struct atoll_sandbox *sandbox);
 /* Limits that are 0 are left out; zeros: only those for which a request cannot ask for 0. */

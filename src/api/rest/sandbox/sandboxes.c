@@ -103,9 +103,18 @@ static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll
     }
 }
 
+/* Other requests for sandboxes do not have it. */
+static const struct atoll_field create_fields[] = {
+    {"mcp", ATOLL_FIELD_JSON, 0, 0, 0, NULL, 0},
+    {0},
+};
+
 void atoll_rest_sandbox_create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
     struct atoll_rest_sandbox request = {0};
+    const json_t *mcp = NULL;
+    const struct atoll_field_set sets[] = {{atoll_rest_sandbox_fields, &request},
+                                           {create_fields, &mcp}};
     struct atoll_options create;
     struct atoll_body body;
     struct atoll_error error;
@@ -113,14 +122,21 @@ void atoll_rest_sandbox_create(struct atoll_api_call *call, const uint8_t *bytes
 
     if (atoll_idempotency_check(call, bytes, n))
         return;
-    r = atoll_body_decode(&body, bytes, n, atoll_rest_sandbox_fields, &request, &error);
+    r = atoll_body_parse(&body, bytes, n, &error);
+    if (r == 0)
+        r = atoll_fields_decode(&body, body.root, "", sets, ATOLL_ARRAY_LEN(sets), &error);
     if (r == 0)
         r = atoll_rest_sandbox_check(&request, &body, &create, &error);
     create.owner = call->caller.tenant;
+    if (r == 0 && mcp && (request.get_or_create || create.lifetime.connection_lease))
+        r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "mcp goes neither with getOrCreate nor with leaseConnection");
     if (r == 0 && request.get_or_create)
         (void)!atoll_text_copy(call->params.name, sizeof(call->params.name), request.options.name);
     if (r < 0)
         atoll_api_fail(call, &error);
+    else if (mcp)
+        atoll_rest_gateway_create(call, &create, mcp);
     else if (!reply_existing(call))
         atoll_engine_create(call->engine, &create, created, call);
     atoll_body_done(&body);
