@@ -164,6 +164,7 @@ class Server:
         self.writing = threading.Lock()   # one thread writes
         self.lock = threading.Lock()      # of the rest
         self.calls = threading.Semaphore(CALLS_MAX)
+        self.listener = None
         self.process, self.tools, self.error = None, None, None
         self.waiting, self.count = {}, 0
         self.starts, self.wait, self.again, self.started = 0, 0, 0.0, 0.0
@@ -196,8 +197,9 @@ class Server:
         os.set_blocking(process.stdin.fileno(), False)
         with self.lock:
             self.process, self.error, self.started = process, None, time.monotonic()
+        self.listener = threading.Thread(target=self.listen, args=(process,), daemon=True)
+        self.listener.start()
         threading.Thread(target=self.read, args=(process,), daemon=True).start()
-        threading.Thread(target=self.listen, args=(process,), daemon=True).start()
         self.ask("initialize", {"protocolVersion": VERSIONS[0], "capabilities": {},
                                 "clientInfo": {"name": "mcp-gateway", "version": "1"}}, START_S)
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -228,14 +230,16 @@ class Server:
             lived = process is not None and time.monotonic() - self.started > 2 * AGAIN_MAX_S
             self.wait = 1 if lived else min(AGAIN_MAX_S, 2 * self.wait or 1)
             self.again = time.monotonic() + self.wait
-            last = " ".join(self.said).strip()
-            self.error = f"{reason}{': ' if last else ''}{last[-300:]}"
+            self.error = reason
         if process:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
             except OSError:
                 pass
             process.wait()
+            self.listener.join(1)  # what it said last
+            last = " ".join(self.said).strip()
+            self.error = f"{reason}{': ' if last else ''}{last[-300:]}"
         for answer in waiting.values():
             answer.put(None)
 
@@ -256,7 +260,6 @@ class Server:
                 self.take(json.loads(line))
             except (ValueError, RecursionError, OSError):
                 continue  # not a message
-        time.sleep(0.05)  # what it said last
         self.end(process, reason)
 
     def take(self, message):
