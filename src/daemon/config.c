@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "engine/engine.h"
 #include "engine/provider/providers.h"
+#include "engine/state/retention.h"
 #include "network/policy.h"
 #include "sandbox/host_folders.h"
 
@@ -28,6 +29,7 @@ enum kind {
     KIND_LEVEL,
     KIND_FLAG,
     KIND_MODES,
+    KIND_NUMBERS,
     KIND_TARGETS,
     KIND_DISKS,
     KIND_FOLDERS
@@ -145,8 +147,12 @@ static const struct option {
      "N", "versions without a tag that a template keeps (10)"},
     {"tenant-snapshots", "ATOLL_TENANT_SNAPSHOTS", KIND_COUNT, AT(tenant_snapshots), 100000, "256",
      "N", "snapshots that a tenant may have; 0: unlimited (256)"},
-    {"snapshot-days", "ATOLL_SNAPSHOT_DAYS", KIND_COUNT, AT(snapshot_days), 36500, "0", "N",
-     "days that snapshots are kept that no sandbox uses; 0: unlimited (0)"},
+    {"snapshot-days", "ATOLL_SNAPSHOT_DAYS", KIND_NUMBERS, AT(snapshot_days), 4096, NULL, "LIST",
+     "days that snapshots are kept that no sandbox uses; for one tenant: TENANT=N,\nsuch as 30,acme=365 "
+     "(unlimited)"},
+    {"snapshot-keep", "ATOLL_SNAPSHOT_KEEP", KIND_NUMBERS, AT(snapshot_keep), 4096, NULL, "LIST",
+     "number of snapshots of a tenant beyond which the oldest that no sandbox uses are\nremoved; for one "
+     "tenant: TENANT=N (unlimited)"},
     {"ended-max", "ATOLL_ENDED_MAX", KIND_COUNT, AT(ended_max), 1000000, "10000", "N",
      "records of ended sandboxes that are kept; 0: none (10000)"},
     {"ended-days", "ATOLL_ENDED_DAYS", KIND_COUNT, AT(ended_days), 36500, "7", "N",
@@ -429,6 +435,10 @@ static int store(struct atoll_config *config, const struct option *o, const char
         if (atoll_network_most(text, "", &mode) < 0)
             return refuse(err, where, text,
                           "none, isolated or bridge, and TENANT=MODE for single tenants");
+        return atoll_text_copy(into, o->max, text) < 0 ? refuse(err, where, text, "shorter") : 0;
+    case KIND_NUMBERS:
+        if (atoll_retention(text, "", (uint32_t[]){0}) < 0)
+            return refuse(err, where, text, "a whole number, and TENANT=N for single tenants");
         return atoll_text_copy(into, o->max, text) < 0 ? refuse(err, where, text, "shorter") : 0;
     case KIND_TARGETS:
         if (atoll_network_list_parse(text, &list, err) < 0)

@@ -41,7 +41,8 @@ struct atoll_config {
     uint32_t journal_days;
     uint64_t template_cache_max_bytes, build_step_max_bytes, build_caches_max_bytes;
     uint32_t template_history;
-    uint32_t tenant_snapshots, snapshot_days;
+    uint32_t tenant_snapshots;
+    char snapshot_days[4096], snapshot_keep[4096];
     uint64_t artifacts_max_bytes;
     uint32_t artifacts_days;
     uint32_t ended_max, ended_days;

@@ -111,7 +111,9 @@ struct atoll_engine_config {
     uint64_t build_caches_max_bytes;   /* of all cache mounts of builds together */
     uint32_t template_history;         /* versions without a tag that a template keeps */
     uint32_t snapshots_max;            /* of one tenant; 0: no limit */
-    uint32_t snapshot_days;            /* how long snapshots are kept; 0: no expiry */
+    /* How long, and how many, snapshots are kept, as engine/state/retention.h reads it; NULL: no bound.
+     * Borrowed for the life of the engine. */
+    const char *snapshot_days, *snapshot_keep;
     const char *egress_program; /* atoll-egress; NULL: sandboxes that need it cannot be made */
     /* The operator's bound on networks, as in the options of the daemon: --network-max,
      * --network-deny, --network-internal. Copied; NULL: none. */

@@ -203,6 +203,32 @@ def test_tenants_and_quota():
         assert names(admin) == [] and len(admin.get("/api/snapshots", all="true").json["snapshots"]) == 3
 
 
+def test_retention_by_count_and_age():
+    """By count at once, by age at the next start; other tenants have bounds of their own."""
+    with running(BUILD, ATOLL_SNAPSHOT_KEEP="2,rival=0", ATOLL_SNAPSHOT_DAYS="30,rival=365") as daemon:
+        admin = Rest(daemon.socket)
+        need_snapshots(admin)
+        keys = [admin.post("/api/keys", {"tenant": name, "scope": "write"}).json["key"]
+                for name in ("acme", "rival")]
+        mine, rival = (Rest(daemon.socket, {"X-API-Key": key}) for key in keys)
+        box, theirs = Box(mine), Box(rival)
+        snapshot(box, "used")
+        user = Box(mine, template="used")
+        for name in ("second", "third", "fourth"):
+            snapshot(box, name)
+            snapshot(theirs, name)
+        wait_until(lambda: names(mine) == ["fourth", "third", "used"], 20, lambda: names(mine))
+        assert names(rival) == ["fourth", "third", "second"]
+        user.destroy()
+        daemon.stop()
+        with contextlib.closing(sqlite3.connect(daemon.state / "atoll.db")) as db, db:
+            db.execute("UPDATE template_versions SET created_unix_ms = created_unix_ms - 31 * 86400000 "
+                       "WHERE name IN ('third', 'second')")
+        daemon.start()
+        wait_until(lambda: names(mine) == ["fourth", "used"], 20, lambda: names(mine))
+        assert names(rival) == ["fourth", "third", "second"]
+
+
 def refused_while_in_progress(daemon, requests, count):
     """The answers to the requests, of which `count` are refused while atoll-spawn is stopped and the others
     are in progress."""

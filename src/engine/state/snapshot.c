@@ -2,18 +2,12 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "base/rand.h"
 #include "engine/state/capture.h"
 
-/*
- * Snapshots that clients ask for: their names, how many a tenant may have, and how long they are kept.
- */
-
-#define EXPIRE_MS (60 * 60 * 1000)
-#define DAY_MS INT64_C(86400000)
+/* Snapshots that clients ask for: their names, and how many a tenant may have. */
 
 struct snapshot {
     struct atoll_engine *engine;
@@ -88,6 +82,8 @@ static void on_captured(void *arg, struct atoll_version *v,
     if (!error)
         view = atoll_version_get(p->engine, v);
     p->done(p->arg, error ? NULL : &view, facts, error);
+    if (!error)
+        atoll_snapshots_expire_soon(p->engine);
     free(p);
 }
 
@@ -162,41 +158,4 @@ void atoll_snapshots_each(struct atoll_engine *engine, const char *tenant, const
         fn(arg, &view);
     }
     free(found);
-}
-
-/* Age. */
-
-/* A snapshot that is too old and that no sandbox uses, or NULL. */
-static struct atoll_version *find_old(struct atoll_engine *engine, int64_t before_unix_ms)
-{
-    struct atoll_version *v;
-    size_t pos = 0;
-
-    while ((v = atoll_map_next(&engine->template_tables.versions, &pos)) != NULL)
-        if (is_snapshot(v) && v->created_unix_ms < before_unix_ms && v->pins == 0 &&
-            atoll_version_sandboxes(engine, v) == 0)
-            return v;
-    return NULL;
-}
-
-static void expire(void *arg)
-{
-    struct atoll_engine *engine = arg;
-    int64_t before = atoll_clock_unix_ms() - engine->config.snapshot_days * DAY_MS;
-    struct atoll_version *v;
-    struct atoll_error err;
-
-    while ((v = find_old(engine, before)) != NULL)
-        if (atoll_version_drop(engine, v, &err) < 0) {
-            atoll_log(ATOLL_LOG_ERROR, "state not stored", "what", "removal of a snapshot", "error",
-                      err.text, NULL);
-            break;
-        }
-    atoll_timer_set(&engine->snapshot_expiry, engine->loop, EXPIRE_MS, expire, engine);
-}
-
-void atoll_snapshots_start(struct atoll_engine *engine)
-{
-    if (engine->config.snapshot_days > 0)
-        expire(engine);
 }

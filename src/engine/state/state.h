@@ -29,8 +29,10 @@ void atoll_engine_snapshot(struct atoll_engine *engine, const char *sandbox_id, 
 /* Calls fn for each snapshot, newest first. tenant, sandbox_id: NULL for any. */
 void atoll_snapshots_each(struct atoll_engine *engine, const char *tenant, const char *sandbox_id,
                           void (*fn)(void *arg, const struct atoll_template_view *view), void *arg);
-/* Removes the snapshots that are too old, now and later. Call once, after recovery. */
+/* Removes the snapshots that are too old or too many, now and later. Call once, after recovery. */
 void atoll_snapshots_start(struct atoll_engine *engine);
+/* The same, after a snapshot was made. */
+void atoll_snapshots_expire_soon(struct atoll_engine *engine);
 
 #define ATOLL_FORKS_MAX 100 /* of one request */
 struct atoll_fork_request {
