@@ -32,6 +32,18 @@ struct entry {
     const uint8_t *bytes;
 };
 
+/* Whether each component is a name: no other way leads to a place in the tree. */
+static bool is_clean(const char *path)
+{
+    for (size_t n;; path += n + 1) {
+        n = strcspn(path, "/");
+        if (n == 0 || (n <= 2 && memcmp(path, "..", n) == 0))
+            return false;
+        if (path[n] == '\0')
+            return true;
+    }
+}
+
 /* 0: the end. */
 static int next(const uint8_t **at, const uint8_t *end, struct entry *ret)
 {
@@ -50,6 +62,8 @@ static int next(const uint8_t **at, const uint8_t *end, struct entry *ret)
         return -EINVAL;
     memcpy(ret->path, *at, ret->head.path_len);
     ret->path[ret->head.path_len] = '\0';
+    if (strlen(ret->path) != ret->head.path_len || !is_clean(ret->path))
+        return -EINVAL;
     ret->bytes = *at + ret->head.path_len;
     *at = ret->bytes + ret->head.size;
     return 1;
@@ -71,13 +85,17 @@ static int open_parent(int root, const char *path, const char **ret_name)
     return fd < 0 ? -errno : (int)fd;
 }
 
+/* By its descriptor: what has the name may have become a link. */
 static int put_directory(int dir, const char *name, const struct atoll_diff_record *h)
 {
-    if (mkdirat(dir, name, h->mode & 07777) < 0 && errno != EEXIST)
+    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+
+    if (mkdirat(dir, name, 0700) < 0 && errno != EEXIST)
         return -errno;
-    if (fchownat(dir, name, h->uid, h->gid, AT_SYMLINK_NOFOLLOW) < 0)
+    fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fchown(fd, h->uid, h->gid) < 0)
         return -errno;
-    return fchmodat(dir, name, h->mode & 07777, 0) < 0 ? -errno : 0;
+    return fchmod(fd, h->mode & 07777) < 0 ? -errno : 0;
 }
 
 static int write_file(int dir, const char *name, const struct entry *e)

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "base/text.h"
-#include "engine/json_memory.h"
+#include "engine/state/changes.h"
 #include "engine/state/checkpoint.h"
 #include "engine/state/compare.h"
 
@@ -120,25 +120,17 @@ static void list(struct asking *a, struct atoll_sandbox *s)
     asking_free(a);
 }
 
-static uint64_t number_in(const json_t *object, const char *name)
+static void take_summary(struct atoll_checkpoint *p, const uint8_t *bytes, size_t n)
 {
-    json_int_t value = json_integer_value(json_object_get(object, name));
-    return value > 0 ? (uint64_t)value : 0;
-}
+    struct atoll_changes_summary summary;
 
-static void read_summary(struct atoll_checkpoint *p, const uint8_t *bytes, size_t n)
-{
-    json_t *object = atoll_json_load(bytes, n, JSON_REJECT_DUPLICATES, NULL);
-    const json_t *summary = json_object_get(object, "summary");
-
-    if (summary) {
-        p->counted = true;
-        p->added = number_in(summary, "added");
-        p->changed = number_in(summary, "changed") + number_in(summary, "type");
-        p->removed = number_in(summary, "removed");
-        p->bytes = number_in(summary, "bytes");
-    }
-    json_decref(object);
+    if (!atoll_changes_read_summary(bytes, n, &summary))
+        return;
+    p->counted = true;
+    p->added = summary.added;
+    p->changed = summary.changed;
+    p->removed = summary.removed;
+    p->bytes = summary.bytes;
 }
 
 static void count_next(struct asking *a);
@@ -150,7 +142,7 @@ static void on_counted(void *arg, const uint8_t *bytes, size_t n, const struct a
     struct atoll_checkpoint *p = s ? atoll_checkpoint_find(s, a->next + 1) : NULL;
 
     if (p && !error) {
-        read_summary(p, bytes, n);
+        take_summary(p, bytes, n);
         atoll_checkpoint_store(s, p);
     }
     count_next(a); /* one that cannot be counted is listed without numbers */
@@ -210,19 +202,6 @@ void atoll_commands_history(struct atoll_engine *engine, const char *sandbox_id,
 
 static void blame_next(struct asking *a);
 
-/* The first line is the change, if there is one; the last is the summary. */
-static bool read_change(const uint8_t *bytes, size_t n, char *ret_kind, size_t cap)
-{
-    const uint8_t *end = n ? memchr(bytes, '\n', n) : NULL;
-    json_t *object =
-        end ? atoll_json_load(bytes, (size_t)(end - bytes), JSON_REJECT_DUPLICATES, NULL) : NULL;
-    const char *kind = json_string_value(json_object_get(object, "kind"));
-    bool found = kind && atoll_text_copy(ret_kind, cap, kind) == 0;
-
-    json_decref(object);
-    return found;
-}
-
 static void on_blamed(void *arg, const uint8_t *bytes, size_t n, const struct atoll_error *error)
 {
     struct asking *a = arg;
@@ -235,7 +214,7 @@ static void on_blamed(void *arg, const uint8_t *bytes, size_t n, const struct at
         fail(a, error);
         return;
     }
-    if (!p || !read_change(bytes, n, kind, sizeof(kind))) {
+    if (!p || !atoll_changes_read_kind(bytes, n, kind, sizeof(kind))) {
         blame_next(a);
         return;
     }
