@@ -96,6 +96,7 @@ def test_programs(daemon, environment, command, says):
 @pytest.mark.parametrize("runtime,shows,has,version", [
     ("node22", "node --version", "npm pnpm yarn git", "v22."),
     ("node24", "node --version", "npm pnpm yarn git", "v24."),
+    ("node26", "node --version", "npm pnpm yarn git", "v26."),
     ("python3.13", "python -c 'import platform; print(platform.python_version())'", "pip npm git", "3.13."),
 ])
 def test_runtimes_of_vercel(daemon, runtime, shows, has, version):
