@@ -4,6 +4,7 @@
 #include "test.h"
 #include "tools/verify/attacks.h"
 #include "tools/verify/checks.h"
+#include "tools/verify/forks.h"
 #include "tools/verify/report.h"
 
 static const struct atoll_check open_outside = {"a.open", "1", "one", "advice"};
@@ -113,6 +114,7 @@ static bool is_check(const char *id)
     return atoll_check_find(atoll_probe_checks, atoll_probe_checks_count, id) ||
            atoll_check_find(atoll_posture_checks, atoll_posture_checks_count, id) ||
            atoll_check_find(atoll_residue_checks, atoll_residue_checks_count, id) ||
+           atoll_check_find(atoll_fork_checks, atoll_fork_checks_count, id) ||
            atoll_check_find(atoll_bomb_checks, atoll_bomb_checks_count, id) ||
            atoll_check_find(atoll_quota_checks, atoll_quota_checks_count, id) ||
            atoll_check_find(atoll_network_checks, atoll_network_checks_count, id) ||

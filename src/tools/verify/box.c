@@ -31,7 +31,11 @@ int atoll_box_create(struct atoll_box *box, struct atoll_client *client,
             set_count(limits, "pids", options->pids) < 0 ||
             set_count(limits, "inodes", options->inodes) < 0 ||
             (options->provider &&
-             json_object_set_new(body, "provider", json_string(options->provider)) < 0);
+             json_object_set_new(body, "provider", json_string(options->provider)) < 0) ||
+            (options->template_name &&
+             json_object_set_new(body, "template", json_string(options->template_name)) < 0) ||
+            (options->secret &&
+             json_object_set_new(body, "env", json_pack("{s:s}", "SECRET", options->secret)) < 0);
 
     *box = (struct atoll_box){.client = client};
     if (r)

@@ -15,7 +15,8 @@ struct atoll_box_options {
     const char *provider;
     unsigned memory_mib, disk_mib, inodes, pids;
     double cpus;
-    const char *network; /* networkMode; NULL: "none" */
+    const char *network;                /* networkMode; NULL: "none" */
+    const char *template_name, *secret; /* secret: the value of a variable of its environment */
 };
 
 int atoll_box_create(struct atoll_box *box, struct atoll_client *client,

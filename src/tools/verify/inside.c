@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "sys/caps.h"
 #include "tools/verify/bombs.h"
+#include "tools/verify/forks.h"
 #include "tools/verify/networks.h"
 #include "tools/verify/posture.h"
 #include "tools/verify/probe_run.h"
@@ -213,6 +214,9 @@ int atoll_inside_run(const struct atoll_verify *v, const struct atoll_tier *tier
         r = atoll_residue_run(v, tier, &pair.second, err);
     from = end_part(v, tier, from, &pair);
     end_pair(&pair);
+    if (r == 0)
+        r = atoll_forks_run(v, tier, err);
+    from = end_part(v, tier, from, &pair);
     if (r == 0)
         r = atoll_bombs_run(v, tier, err);
     from = end_part(v, tier, from, &pair);

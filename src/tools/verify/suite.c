@@ -7,6 +7,7 @@
 #include "sys/tree.h"
 #include "tools/verify/attacks.h"
 #include "tools/verify/bombs.h"
+#include "tools/verify/forks.h"
 #include "tools/verify/networks.h"
 #include "tools/verify/posture.h"
 #include "tools/verify/quotas.h"
@@ -21,6 +22,7 @@ static const struct {
     {"probe", atoll_probe_checks, &atoll_probe_checks_count},
     {"host", atoll_posture_checks, &atoll_posture_checks_count},
     {"residue", atoll_residue_checks, &atoll_residue_checks_count},
+    {"fork", atoll_fork_checks, &atoll_fork_checks_count},
     {"bomb", atoll_bomb_checks, &atoll_bomb_checks_count},
     {"quota", atoll_quota_checks, &atoll_quota_checks_count},
     {"network", atoll_network_checks, &atoll_network_checks_count},

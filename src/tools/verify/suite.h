@@ -30,7 +30,7 @@ int atoll_suite_run(struct atoll_suite *suite, const struct atoll_verify *v,
                     struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* All checks, and what tiers do not offer: {"checks": [{…, "by": "probe"}], "not_offered": […]}. "by" is
- * "probe", "host", "residue", "bomb", "quota" or "attack". Owned by the caller; NULL without memory. */
+ * "probe", "host", "residue", "fork", "bomb", "quota" or "attack". Owned by the caller; NULL without memory. */
 json_t *atoll_suite_list(void) ATOLL_MUST_CHECK;
 
 /* Removes a scratch directory with everything that attacks left in it. */
