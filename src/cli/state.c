@@ -1,5 +1,6 @@
 /* The verbs pause, resume, start, stop, restart and rename. */
 #include <errno.h>
+#include "base/text.h"
 #include "cli/collection.h"
 
 struct pause_options {
@@ -29,22 +30,39 @@ static int change_one(struct atoll_cli *cli, const char *id, const void *arg,
     return r < 0 ? r : atoll_cli_take_error(cli, change->act(cli->client, id, &error), &error, err);
 }
 
-static int freeze(struct atoll_client *client, const char *id, struct atoll_client_error *error)
+static void say_memory(const char *id, const json_t *reply)
 {
-    return atoll_client_sandbox_pause(client, id, true, error);
+    const json_t *memory = json_object_get(reply, "paused_memory");
+    char before[16], after[16];
+
+    if (!memory)
+        return;
+    atoll_cli_say(
+        "%s: memory %s, %s before", id,
+        atoll_text_format_size((uint64_t)atoll_link_number(memory, "after_bytes", 0), after),
+        atoll_text_format_size((uint64_t)atoll_link_number(memory, "before_bytes", 0), before));
 }
 
-static int unload(struct atoll_client *client, const char *id, struct atoll_client_error *error)
+static int pause_one(struct atoll_cli *cli, const char *id, const void *arg,
+                     struct atoll_error *err)
 {
-    return atoll_client_sandbox_pause(client, id, false, error);
+    const struct pause_options *o = arg;
+    ATOLL_AUTOJSON json_t *request = json_pack("{s:b}", "keepProcesses", !o->discard_processes);
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    struct atoll_link_target target;
+    int r = atoll_link_target(&target, err, "/api/sandboxes/%s/pause", id);
+
+    if (r == 0)
+        r = atoll_cli_call(cli, "POST", target.text, request, &reply, err);
+    if (r == 0 && !cli->json)
+        say_memory(id, reply);
+    return r;
 }
 
 static int run_pause(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED, char **argv,
                      struct atoll_error *err)
 {
-    const struct pause_options *o = options;
-    const struct change change = {o->discard_processes ? unload : freeze};
-    return atoll_cli_each(cli, argv, "paused", false, change_one, &change, err);
+    return atoll_cli_each(cli, argv, "paused", false, pause_one, options, err);
 }
 
 static int run_resume(struct atoll_cli *cli, const void *options ATOLL_UNUSED,
@@ -86,8 +104,9 @@ const struct atoll_cli_verb atoll_cli_pause = {
     .name = "pause",
     .args = "[OPTION]... SANDBOX...",
     .summary = "freeze all processes of a sandbox",
-    .help = "Frozen processes use no CPU, but their memory stays in use. Until `atoll resume`,\n"
-            "only `atoll logs` and `atoll rm` work on the sandbox.\n"
+    .help = "Frozen processes use no CPU. As much of their memory as possible is freed: what the\n"
+            "kernel can write to swap, and what it can read from files again. Until `atoll\n"
+            "resume`, only `atoll logs` and `atoll rm` work on the sandbox.\n"
             "\n"
             "Example:\n"
             "  atoll pause $id && atoll resume $id\n",

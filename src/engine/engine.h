@@ -334,6 +334,8 @@ struct atoll_sandbox_view {
     int64_t silent_ms;   /* RUNNING: how long its agent has not answered; 0: it answers */
     int64_t created_unix_ms, expires_unix_ms; /* 0: never */
     int64_t paused_unix_ms;                   /* PAUSED, STOPPED: since when */
+    /* PAUSED: its memory when it was paused, before and after what could be freed; 0: not known. */
+    uint64_t memory_before, memory_after;
     double boot_ms;
     bool pooled;
 };

@@ -190,16 +190,17 @@ struct atoll_sandbox {
     atoll_provider_created_fn *made; /* of a create from an image of its template; launch.c */
     unsigned recreated;              /* how often it was recreated since recreated_ms */
     int64_t recreated_ms;
-    enum atoll_phase phase;        /* only enter.c changes it */
-    bool was_loaded;               /* from the store, and recovery has not decided about it yet */
-    int64_t paused_unix_ms;        /* since when it is stored as PAUSED or STOPPED; 0: it runs */
-    struct atoll_list resumers;    /* called when it runs; see atoll_waiters_add() */
-    struct atoll_list stoppers;    /* called when it is stopped */
-    struct atoll_version *version; /* borrowed; not removed while the sandbox exists */
-    uint64_t cpu_spent_us;         /* before its last start */
-    uint64_t output_spent_bytes;   /* of execs that were dropped from memory */
-    struct atoll_life life;        /* lifetime.c */
-    struct atoll_history *history; /* owned, or NULL; history.c */
+    enum atoll_phase phase; /* only enter.c changes it */
+    bool was_loaded;        /* from the store, and recovery has not decided about it yet */
+    int64_t paused_unix_ms; /* since when it is stored as PAUSED or STOPPED; 0: it runs */
+    uint64_t memory_before, memory_after;   /* PAUSED, in bytes, when it was paused; 0: not known */
+    struct atoll_list resumers;             /* called when it runs; see atoll_waiters_add() */
+    struct atoll_list stoppers;             /* called when it is stopped */
+    struct atoll_version *version;          /* borrowed; not removed while the sandbox exists */
+    uint64_t cpu_spent_us;                  /* before its last start */
+    uint64_t output_spent_bytes;            /* of execs that were dropped from memory */
+    struct atoll_life life;                 /* lifetime.c */
+    struct atoll_history *history;          /* owned, or NULL; history.c */
     struct atoll_attachment *attachment;    /* owned, or NULL: not in atoll-egress; network/ */
     struct atoll_tenant *tenant;            /* NULL: not counted for a tenant; tenants.c */
     uint64_t promised[ATOLL_PROMISES];      /* what is counted in the tenant's sums */

@@ -41,6 +41,9 @@ enum atoll_spawn_type {
     ATOLL_SPAWN_DROP_VOLUME = 46,
     /* atoll_sm_ref → atoll_sm_disk. NOT_FOUND: the sandbox has no disk in the pool. */
     ATOLL_SPAWN_DISK = 47,
+    /* atoll_sm_ref → empty: memory of a frozen sandbox was freed, as much as was possible in some
+     * seconds. */
+    ATOLL_SPAWN_RECLAIM = 48,
 };
 
 #define ATOLL_SPAWN_LACKS_MEMORY 1u
@@ -55,6 +58,7 @@ enum atoll_spawn_type {
 #define ATOLL_SPAWN_GIVES_VOLUME_IMAGES 64u /* ATOLL_BIND_VOLUME with an image */
 #define ATOLL_SPAWN_GIVES_POOL 32u          /* ATOLL_DISK_COW */
 #define ATOLL_SPAWN_GIVES_FOLDERS 128u      /* ATOLL_PLAN_FOLDER */
+#define ATOLL_SPAWN_GIVES_RECLAIM 256u      /* ATOLL_SPAWN_RECLAIM */
 
 struct atoll_sm_hello {
     uint32_t version;

@@ -48,6 +48,7 @@ struct atoll_provider_caps {
     bool read_only;        /* supports spec.read_only */
     bool descriptors;      /* streams to the agent carry descriptors */
     bool pause;
+    bool reclaim;    /* memory of paused sandboxes */
     bool persistent; /* a disk can outlive the processes of its sandbox */
     bool set_limits; /* while the sandbox runs */
     bool stats;
@@ -175,7 +176,7 @@ struct atoll_provider_ops {
 };
 
 /* First member of every provider's own struct. Operations that its capabilities exclude may be
- * NULL (pause, resume, stop, set_limits, stats, keep_layer, drop_layer, snapshot_layer, build and
+ * NULL (pause, resume, reclaim, stop, set_limits, stats, keep_layer, drop_layer, snapshot_layer, build and
  * the like,
  * reserve, shutdown): provider/checked.h wraps every provider and refuses them with an error
  * text. */

@@ -28,6 +28,10 @@ void atoll_sandbox_thaw(struct sandbox *s)
     if (!s->frozen)
         return;
     s->frozen = false;
+    atoll_sandbox_end_reclaim(s);
+    if (s->reclaimed)
+        atoll_cgroup_end_reclaim(&s->all->host->cgroups, s->id);
+    s->reclaimed = false;
     (void)!atoll_cgroup_freeze(&s->all->host->cgroups, s->id, false);
     (void)atoll_fail(&over, ATOLL_ERR_ABORTED, ECANCELED, "the pause of sandbox %s was cancelled",
                      s->id);

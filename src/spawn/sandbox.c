@@ -91,6 +91,7 @@ void atoll_sandbox_close_disk(struct sandbox *s)
 
 void atoll_sandbox_free(struct sandbox *s)
 {
+    atoll_sandbox_end_reclaim(s);
     atoll_watch_close(&s->status_watch);
     atoll_watch_close(&s->pid_watch);
     atoll_timer_cancel(&s->retry);
@@ -432,6 +433,7 @@ void atoll_sandboxes_forget_requests(struct atoll_sandboxes *all)
     atoll_snapshots_abort(all);
     while ((s = atoll_map_next(&all->by_id, &pos)) != NULL) {
         s->request = s->freeze_request = s->commit.request = 0;
+        atoll_sandbox_forget_reclaim(s);
         s->joined_count = 0;
     }
 }

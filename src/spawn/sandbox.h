@@ -27,7 +27,7 @@ struct atoll_sandboxes_events {
     /* The sandbox is removed, or error says why not. */
     void (*removed)(void *arg, const char *id, uint32_t request,
                     const struct atoll_sandbox_exit *exit, const struct atoll_error *error);
-    /* A freeze or thaw ended. */
+    /* A freeze, a thaw or a reclaim ended. */
     void (*frozen)(void *arg, uint32_t request, const struct atoll_error *error);
     /* A commit or a snapshot ended. made: NULL if there is an error. */
     void (*committed)(void *arg, uint32_t request, const struct atoll_sm_layer *made,
@@ -52,6 +52,9 @@ void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_
 /* Freezes or thaws its processes; `frozen` is called later. */
 void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_t request,
                             bool frozen);
+/* Frees memory of a sandbox whose processes are frozen; `frozen` is called later. */
+int atoll_sandboxes_reclaim(struct atoll_sandboxes *all, const char *id, uint32_t request,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Ends the processes of a builder and makes its result ("import", or "": the writable layer) a layer;
  * `committed` is called later. The sandbox stays until it is removed. */
 int atoll_sandboxes_commit(struct atoll_sandboxes *all, const char *id, uint32_t request,

@@ -41,6 +41,8 @@ struct sandbox {
     uint32_t freeze_request; /* waits for its processes to be frozen; 0: none */
     struct atoll_timer freezing;
     unsigned freeze_tries;
+    bool reclaimed;          /* some of its memory may be in swap */
+    struct reclaim *reclaim; /* in progress, or NULL; reclaim.c */
     struct {
         uint32_t request; /* 0: no request waits */
         char path[16], layer[65];
@@ -70,6 +72,10 @@ struct atoll_sandboxes {
 void atoll_sandbox_undo(struct sandbox *s);
 /* freeze.c: thaws the sandbox so that it can be killed; a waiting freeze request fails. */
 void atoll_sandbox_thaw(struct sandbox *s);
+/* reclaim.c: ends the freeing of its memory, if it is in progress. */
+void atoll_sandbox_end_reclaim(struct sandbox *s);
+/* Its request is not answered. */
+void atoll_sandbox_forget_reclaim(struct sandbox *s);
 /* commit.c: the processes of a builder have ended: makes its result a layer. */
 void atoll_sandbox_commit(struct sandbox *s);
 /* Ends the process that does so. */

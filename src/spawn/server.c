@@ -205,6 +205,7 @@ static int do_hello(struct atoll_server *server, uint32_t id, const void *msg,
             (server->host->network ? ATOLL_SPAWN_GIVES_NETWORK : 0) | ATOLL_SPAWN_GIVES_STACKS |
             ATOLL_SPAWN_GIVES_SNAPSHOTS | ATOLL_SPAWN_GIVES_VOLUMES |
             (server->host->root ? ATOLL_SPAWN_GIVES_VOLUME_IMAGES : 0) |
+            (atoll_cgroups_can_reclaim(&server->host->cgroups) ? ATOLL_SPAWN_GIVES_RECLAIM : 0) |
             (server->host->pool_fd >= 0 ? ATOLL_SPAWN_GIVES_POOL : 0) | ATOLL_SPAWN_GIVES_FOLDERS,
     };
 
@@ -246,6 +247,14 @@ static int do_freeze(struct atoll_server *server, uint32_t id, const void *msg,
     (void)err;
     atoll_sandboxes_freeze(server->sandboxes, want->id, id, want->frozen);
     return 0;
+}
+
+static int do_reclaim(struct atoll_server *server, uint32_t id, const void *msg,
+                      struct atoll_error *err)
+{
+    const struct atoll_sm_ref *want = msg;
+
+    return atoll_sandboxes_reclaim(server->sandboxes, want->id, id, err);
 }
 
 static int do_limit(struct atoll_server *server, uint32_t id, const void *msg,
@@ -409,6 +418,7 @@ static const struct {
     {ATOLL_SPAWN_CREATE, "create", &atoll_sm_create_desc, do_create},
     {ATOLL_SPAWN_REMOVE, "remove", &atoll_sm_remove_desc, do_remove},
     {ATOLL_SPAWN_FREEZE, "freeze", &atoll_sm_freeze_desc, do_freeze},
+    {ATOLL_SPAWN_RECLAIM, "reclaim", &atoll_sm_ref_desc, do_reclaim},
     {ATOLL_SPAWN_LIMIT, "limit", &atoll_sm_limit_desc, do_limit},
     {ATOLL_SPAWN_LIST, "list", NULL, do_list},
     {ATOLL_SPAWN_COMMIT, "commit", &atoll_sm_commit_desc, do_commit},

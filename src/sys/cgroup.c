@@ -278,6 +278,50 @@ int atoll_cgroup_is_frozen(const struct atoll_cgroups *cg, const char *id)
     return strstr(text, cg->version == 2 ? "frozen 1" : "FROZEN") != NULL;
 }
 
+bool atoll_cgroups_can_reclaim(const struct atoll_cgroups *cg)
+{
+    return cg->version > 0 && parent_of(cg, ATOLL_CG_MEMORY) >= 0 && cg->has[ATOLL_CG_MEMORY];
+}
+
+/* Before Linux 5.19: a limit that no process is held back by, because all are frozen. */
+static int reclaim_by_high(const struct atoll_cgroups *cg, const char *id)
+{
+    int r = write_knob(cg, ATOLL_CG_MEMORY, id, "memory.high", "0");
+    int back = write_knob(cg, ATOLL_CG_MEMORY, id, "memory.high", "max");
+
+    return r < 0 ? r : back;
+}
+
+int atoll_cgroup_reclaim(const struct atoll_cgroups *cg, const char *id)
+{
+    struct atoll_cgroup_stats stats;
+    char bytes[32];
+    int r;
+
+    if (!atoll_cgroups_can_reclaim(cg))
+        return -EOPNOTSUPP;
+    if (cg->version == 1) {
+        r = write_knob(cg, ATOLL_CG_MEMORY, id, "memory.force_empty", "0");
+        return r == -EBUSY ? 0 : r;
+    }
+    r = atoll_cgroup_read_stats(cg, id, &stats);
+    if (r < 0)
+        return r;
+    r = write_knob(cg, ATOLL_CG_MEMORY, id, "memory.swap.max", "max");
+    (void)snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)stats.memory_bytes);
+    if (r == 0 || r == -ENOENT) /* a kernel without swap */
+        r = write_knob(cg, ATOLL_CG_MEMORY, id, "memory.reclaim", bytes);
+    if (r == -ENOENT)
+        r = reclaim_by_high(cg, id);
+    return r == -EAGAIN ? 0 : r; /* less than that could be freed */
+}
+
+void atoll_cgroup_end_reclaim(const struct atoll_cgroups *cg, const char *id)
+{
+    if (cg->version == 2)
+        (void)!write_knob(cg, ATOLL_CG_MEMORY, id, "memory.swap.max", "0");
+}
+
 int atoll_cgroup_kill(const struct atoll_cgroups *cg, const char *id)
 {
     char list[16 * 1024], *save = NULL, *last, path[64];

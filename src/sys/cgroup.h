@@ -125,6 +125,12 @@ int atoll_cgroup_freeze(const struct atoll_cgroups *cg, const char *id,
                         bool frozen) ATOLL_MUST_CHECK;
 /* 1: every process is frozen, 0: not yet. */
 int atoll_cgroup_is_frozen(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
+bool atoll_cgroups_can_reclaim(const struct atoll_cgroups *cg);
+/* Moves as much memory of a frozen group as it can to swap, and drops clean pages. Takes as long as
+ * that takes, until it is done or the caller is killed. Never kills. -EOPNOTSUPP. */
+int atoll_cgroup_reclaim(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
+/* From now on the group does not use more swap, as before. */
+void atoll_cgroup_end_reclaim(const struct atoll_cgroups *cg, const char *id);
 /* Kills every process in the group, frozen ones too. */
 int atoll_cgroup_kill(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
 /* Success if the group does not exist; -EBUSY while processes are in it. */

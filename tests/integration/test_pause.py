@@ -255,3 +255,35 @@ def test_a_persistent_one_is_refused_without_root(rootless_daemon):
     assert refused.status == 501 and "root" in refused.error["message"]
     (native,) = Rest(rootless_daemon.socket).get("/api/providers").json["providers"]
     assert "persistent" not in native["capabilities"] and "templates" in native["capabilities"]
+
+
+def test_memory_of_a_paused_one_is_freed(rest, daemon):
+    """Clean pages are dropped, whatever swap the host has; the sandbox goes on as if nothing was."""
+    box = Box(rest, limits={"memoryMB": 512, "diskMB": 1024})  # too large a disk to be in memory
+    box.out("head -c 64M /dev/urandom >file; sync file; cat file >/dev/null; sha256sum file >sum")
+    counter = box.detach(COUNTER)
+    advances(box, counter)
+    memory = box.do("pause")["paused_memory"]
+    assert memory["before_bytes"] > 48 << 20, memory
+    assert memory["after_bytes"] < memory["before_bytes"] - (32 << 20), memory
+    assert box.view["paused_memory"] == memory
+    assert "paused_memory" not in box.do("resume")
+    advances(box, counter)
+    assert box.out("sha256sum -c sum") == "file: OK"
+    said = daemon.atoll("pause", box.id, check=True)
+    assert said.stdout == f"{box.id}\n" and f"{box.id}: memory " in said.stderr
+    box.do("resume")
+    box.destroy()
+
+
+def test_a_resume_does_not_wait_until_memory_is_freed(rest):
+    box = Box(rest)
+    counter = box.detach(COUNTER)
+    for _ in range(5):
+        asked = threading.Thread(target=lambda: box.post("pause"))
+        asked.start()
+        wait_until(lambda: box.state == "paused", 20, lambda: box.state)
+        assert box.do("resume")["state"] == "running"
+        asked.join()
+        advances(box, counter)
+    box.destroy()

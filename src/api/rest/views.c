@@ -145,6 +145,12 @@ void atoll_view_sandbox_open(struct atoll_json_out *out, const char *key,
     atoll_json_time(out, "expires_at", v.expires_unix_ms);
     if (v.paused_unix_ms > 0)
         atoll_json_time(out, "paused_at", v.paused_unix_ms);
+    if (v.memory_after > 0) {
+        atoll_json_open(out, "paused_memory", '{');
+        atoll_json_u64(out, "before_bytes", v.memory_before);
+        atoll_json_u64(out, "after_bytes", v.memory_after);
+        atoll_json_close(out, '}');
+    }
     atoll_view_limits(out, "limits", &v.options.limits, true);
     view_lifetime(out, &v);
     atoll_json_raw(out, "metadata",

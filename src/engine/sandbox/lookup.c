@@ -98,6 +98,8 @@ void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view 
         .silent_ms = atoll_sandbox_expects(s) ? atoll_rpc_silent_ms(s->agent) : 0,
         .created_unix_ms = s->created_unix_ms,
         .paused_unix_ms = s->paused_unix_ms,
+        .memory_before = s->phase == ATOLL_PHASE_PAUSED ? s->memory_before : 0,
+        .memory_after = s->phase == ATOLL_PHASE_PAUSED ? s->memory_after : 0,
         .expires_unix_ms = s->expires_unix_ms,
         .boot_ms = s->boot_ms,
         .pooled = s->pooled,

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <string.h>
+#include "base/log.h"
 #include "base/memory.h"
 #include "engine/engine_internal.h"
 
@@ -12,6 +13,9 @@
  * same in reverse order. The row is written before the freeze and after the thaw. So the next
  * daemon freezes a sandbox whose row says paused again, in whatever state it is, and a sandbox
  * whose row says running answers.
+ *
+ * Then the provider frees the memory of the frozen processes as far as it can, within some seconds. The
+ * sandbox is paused already: a resume does not wait for that, and a failure changes nothing.
  */
 
 /* An operation in progress. Holds the id: the sandbox may be destroyed meanwhile. */
@@ -106,6 +110,58 @@ static void on_not_frozen(void *arg, const struct atoll_error *error)
         pause_aborted(c);
 }
 
+/* Freeing memory. */
+
+static void on_measured_after(void *arg, const struct atoll_provider_stats *stats,
+                              const struct atoll_error *error)
+{
+    struct changing *c = arg;
+    struct atoll_sandbox *s = still(c, ATOLL_PHASE_PAUSED);
+
+    if (s && !error && s->memory_before)
+        s->memory_after = stats->memory_bytes;
+    end_pause(c, NULL);
+}
+
+static void on_reclaimed(void *arg, const struct atoll_error *error)
+{
+    struct changing *c = arg;
+    struct atoll_sandbox *s = still(c, ATOLL_PHASE_PAUSED);
+
+    if (error && error->kind != ATOLL_ERR_ABORTED)
+        atoll_log(ATOLL_LOG_WARN, "memory of a paused sandbox was not freed", "sandbox", c->id,
+                  "error", error->text, NULL);
+    if (s)
+        s->provider->ops->stats(s->provider, &s->spec, on_measured_after, c);
+    else
+        end_pause(c, NULL);
+}
+
+static void on_measured_before(void *arg, const struct atoll_provider_stats *stats,
+                               const struct atoll_error *error)
+{
+    struct changing *c = arg;
+    struct atoll_sandbox *s = still(c, ATOLL_PHASE_PAUSED);
+
+    if (!s || error) {
+        end_pause(c, NULL);
+        return;
+    }
+    s->memory_before = stats->memory_bytes;
+    s->provider->ops->reclaim(s->provider, &s->spec, on_reclaimed, c);
+}
+
+static void free_memory(struct atoll_sandbox *s, struct changing *c)
+{
+    const struct atoll_provider_caps *caps = s->provider->ops->caps(s->provider);
+
+    s->memory_before = s->memory_after = 0;
+    if (caps->reclaim && caps->stats && s->phase == ATOLL_PHASE_PAUSED)
+        s->provider->ops->stats(s->provider, &s->spec, on_measured_before, c);
+    else
+        end_pause(c, NULL);
+}
+
 static void on_frozen(void *arg, const struct atoll_error *error)
 {
     struct changing *c = arg;
@@ -124,7 +180,7 @@ static void on_frozen(void *arg, const struct atoll_error *error)
     atoll_sandbox_apply(s, ATOLL_ON_FROZEN, c->keep_processes ? "" : "its processes were ended");
     if (!atoll_list_empty(&s->resumers))
         atoll_sandbox_begin_resume(s);
-    end_pause(c, NULL);
+    free_memory(s, c);
 }
 
 static void on_agent_paused(void *arg, const struct atoll_reply *answer)

@@ -205,6 +205,15 @@ static int resume_sandbox(struct atoll_sync_provider *p, const struct atoll_sync
     return freeze(p, call, spec, false, err);
 }
 
+static int reclaim(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                   const struct atoll_spec *spec, struct atoll_error *err)
+{
+    struct atoll_sm_ref msg = {.id = spec->id};
+
+    return atoll_gvisor_ask(&gvisor_of(p)->link, call, ATOLL_SPAWN_RECLAIM, &atoll_sm_ref_desc,
+                            &msg, NULL, NULL, err);
+}
+
 static int set_limits(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                       const struct atoll_spec *spec, const struct atoll_limits *limits,
                       struct atoll_error *err)
@@ -341,6 +350,7 @@ static const struct atoll_sync_ops gvisor_ops = {
     .sockets = sockets,
     .destroy = destroy,
     .pause = pause_sandbox,
+    .reclaim = reclaim,
     .resume = resume_sandbox,
     .set_limits = set_limits,
     .stats = stats,
@@ -450,6 +460,7 @@ static int connect_spawn(struct atoll_gvisor *g, const char *program_dir, struct
     if (r < 0)
         return atoll_fail_errno(err, -r, "cgroups");
     g->ops.caps.pause = atoll_cgroups_can_freeze(&g->cgroups);
+    g->ops.caps.reclaim = g->link.info.reclaims;
     g->ops.caps.stats = g->cgroups.version != 0;
     g->ops.caps.sockets = g->link.info.network;
     if (g->link.info.network)

@@ -218,6 +218,13 @@ static void resume_sandbox(struct atoll_provider *p, const struct atoll_spec *sp
     freeze(p, spec, false, done, arg);
 }
 
+static void reclaim(struct atoll_provider *p, const struct atoll_spec *spec,
+                    atoll_provider_done_fn *done, void *arg)
+{
+    struct atoll_sm_ref msg = {.id = spec->id};
+    ask_plain(atoll_native_of(p), ATOLL_SPAWN_RECLAIM, &atoll_sm_ref_desc, &msg, "", done, arg);
+}
+
 static void set_limits(struct atoll_provider *p, const struct atoll_spec *spec,
                        const struct atoll_limits *limits, atoll_provider_done_fn *done, void *arg)
 {
@@ -305,6 +312,7 @@ static const struct atoll_provider_ops ops = {
     .destroy = destroy,
     .stop = stop,
     .pause = pause_sandbox,
+    .reclaim = reclaim,
     .resume = resume_sandbox,
     .set_limits = set_limits,
     .stats = atoll_native_stats,
@@ -393,6 +401,7 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
         .volumes = n->spawn.volumes,
         .descriptors = true,
         .pause = atoll_cgroups_can_freeze(&n->cgroups),
+        .reclaim = n->spawn.reclaims,
         .persistent = n->plan_host.root, /* disk images need loop devices */
         .set_limits = true,
         .stats = n->cgroups.version != 0,
