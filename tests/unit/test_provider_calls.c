@@ -381,6 +381,7 @@ static const struct atoll_provider_caps *all_caps(struct atoll_provider *p)
                                                     .snapshot_layers = true,
                                                     .volumes = true,
                                                     .pause = true,
+                                                    .reclaim = true,
                                                     .persistent = true,
                                                     .set_limits = true,
                                                     .stats = true,
