@@ -33,11 +33,8 @@ struct work {
 static int do_work(const void *arg)
 {
     const struct work *w = arg;
-    int r = -atoll_fault("spawn.reclaim_write");
 
-    if (r == 0)
-        r = atoll_cgroup_reclaim(w->cgroups, w->id);
-    return r;
+    return atoll_cgroup_reclaim(w->cgroups, w->id);
 }
 
 static void finish(struct reclaim *r, const struct atoll_error *error)

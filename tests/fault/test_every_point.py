@@ -41,8 +41,8 @@ ELSEWHERE = {
     **{point: "after a week, or 10,000 records: test_store.c"
        for point in ("store.begin.prune_ended", "store.commit.prune_ended", "store.delete.ended")},
     **{f"provider.fake.{op}": "it cannot do that"
-       for op in ("pause", "resume", "stop", "set_limits", "stats", "keep_layer", "drop_layer",
-                  "snapshot_layer", "sockets")},
+       for op in ("pause", "resume", "reclaim", "stop", "set_limits", "stats", "keep_layer",
+                  "drop_layer", "snapshot_layer", "sockets")},
     **{f"provider.{name}.{op}": "it has no images of its own" for name in ("native", "fake")
        for op in ("build", "snapshot", "drop_image", "load_image")},
     **{f"provider.fake.{op}": "it has no volumes" for op in ("list_volumes", "drop_volume")},
