@@ -518,9 +518,12 @@ void atoll_exec_get(const struct atoll_exec *exec, struct atoll_exec_view *ret);
 void atoll_exec_set_resting(struct atoll_exec *exec, bool resting);
 
 /* Writes to stdin; done is called when the sandbox has taken the bytes. close: end of input after
- * them. */
+ * them. Writes to one command are made one after the other. */
 void atoll_exec_write(struct atoll_exec *exec, const uint8_t *bytes, size_t n, bool close,
                       atoll_done_fn *done, void *arg);
+/* The same without a deadline, for a command that will read, if late. The caller bounds how many wait. */
+void atoll_exec_write_patiently(struct atoll_exec *exec, const uint8_t *bytes, size_t n,
+                                atoll_done_fn *done, void *arg);
 /* Writes all of its input and closes it, without a callback. If that fails, the command is
  * killed. */
 void atoll_exec_feed(struct atoll_exec *exec, const uint8_t *bytes, size_t n);

@@ -271,6 +271,10 @@ struct atoll_exec {
     } charge;                   /* journals.c */
     uint64_t acked[3];
     uint64_t stdin_offset;
+    struct {
+        struct telling *first, *last; /* not ended yet; last is valid if there is a first one */
+        bool running;
+    } writes;     /* exec_control.c */
     bool held;    /* as in atoll_exec_start */
     bool awaited; /* recovered: its following readers may come back */
     bool counted; /* counted as running for its tenant */

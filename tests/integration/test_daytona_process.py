@@ -3,6 +3,7 @@
 import base64
 import http.client
 import json
+import select
 import signal
 import time
 
@@ -47,6 +48,26 @@ class Box:
 
     def socket(self, path, **headers):
         return WebSocket(self.rest.socket(), self.base + path, headers)
+
+
+class Sender:
+    """A request whose answer is read later."""
+
+    def __init__(self, box, session, body):
+        self.socket = box.rest.socket()
+        text = json.dumps(body).encode()
+        self.socket.sendall(f"POST {box.base}/process/session/{session}/exec HTTP/1.1\r\nHost: x\r\n"
+                            f"Content-Length: {len(text)}\r\n\r\n".encode() + text)
+
+    def readable(self):
+        return bool(select.select([self.socket], [], [], 0)[0])
+
+    def answer(self):
+        answer = http.client.HTTPResponse(self.socket)
+        answer.begin()
+        result = answer.status, json.loads(answer.read())
+        self.socket.close()
+        return result
 
 
 @pytest.fixture
@@ -225,6 +246,28 @@ def test_a_killed_shell_ends_its_commands(box):
     with box.socket(f"/process/session/s/command/{cid}/logs?follow=true") as socket:
         while socket.recv()[0] != 8:
             pass
+
+
+def test_commands_that_wait_for_a_busy_shell_are_bounded(box):
+    session = box.session("busy")
+    first = box.say(session, "read x; echo $x", 202, runAsync=True)["cmdId"]
+    fill = {"command": ": " + "x" * 200000, "runAsync": True}  # more than the pipe to the shell holds
+    senders = [Sender(box, session, fill) for _ in range(80)]
+    answers = []
+
+    def take():
+        for sender in [sender for sender in senders if sender.readable()]:
+            senders.remove(sender)
+            answers.append(sender.answer())
+        return [body for status, body in answers if status == 429]
+
+    wait_until(take, 30, "no command is refused")
+    assert "another session" in take()[0]["message"]
+    box.ok("POST", f"/process/session/{session}/command/{first}/input", {"data": "go"}, 204)
+    answers += [sender.answer() for sender in senders]
+    assert {status for status, _ in answers} == {202, 429}
+    assert sum(status == 202 for status, _ in answers) >= 64
+    assert box.say(session, "echo again")["stdout"] == "again\n", "no command is cut or mixed with another"
 
 
 def test_delete_ends_what_a_session_started(box):

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include "base/fd.h"
 #include "engine/artifact/artifacts.h"
+#include "engine/build/waiting.h"
 #include "engine/engine.h"
 #include "engine/provider/providers.h"
 #include "engine/sandbox/ended.h"
@@ -595,6 +596,12 @@ void atoll_exec_write(struct atoll_exec *exec, const uint8_t *bytes, size_t n, b
         abort();
     exec->stdin_closed |= close;
     fake_answer(call_done, (void (*)(void))done, arg, NULL, error);
+}
+
+void atoll_exec_write_patiently(struct atoll_exec *exec, const uint8_t *bytes, size_t n,
+                                atoll_done_fn *done, void *arg)
+{
+    atoll_exec_write(exec, bytes, n, false, done, arg);
 }
 
 void atoll_exec_feed(struct atoll_exec *exec, const uint8_t *bytes, size_t n)
@@ -1601,4 +1608,35 @@ void atoll_templates_remove(struct atoll_engine *engine, const char *owner, cons
     (void)owner;
     (void)name;
     fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
+/* Sandboxes that wait for builds: none is stored. */
+
+int atoll_make_waiting_put(struct atoll_engine *engine, const struct atoll_store_waiting *row,
+                           struct atoll_error *err)
+{
+    (void)engine;
+    (void)row;
+    (void)err;
+    return 0;
+}
+
+int atoll_make_waiting_drop(struct atoll_engine *engine, const char *id, struct atoll_error *err)
+{
+    (void)engine;
+    (void)id;
+    (void)err;
+    return 0;
+}
+
+int atoll_make_waiting_each(struct atoll_engine *engine,
+                            int (*fn)(void *arg, const struct atoll_store_waiting *row,
+                                      struct atoll_error *err),
+                            void *arg, struct atoll_error *err)
+{
+    (void)engine;
+    (void)fn;
+    (void)arg;
+    (void)err;
+    return 0;
 }

@@ -4,9 +4,9 @@
 
 /*
  * Builds of Dockerfiles. A sandbox that waits for its build has an id from the start: clients ask for it
- * and see pending_build, building_snapshot, and then the sandbox, or build_failed. Such waiting sandboxes
- * end with the daemon; the builds themselves continue. One whose build failed stays until the client
- * deletes it, or until a newer one needs its place.
+ * and see pending_build, building_snapshot, and then the sandbox, or build_failed. Waiting sandboxes are
+ * stored (store/waiting.h): after a restart of the daemon they wait again. One whose build failed stays
+ * until the client deletes it, or until a newer one needs its place.
  */
 #define ATOLL_DAYTONA_WAITING_MAX 256 /* sandboxes, of all tenants */
 #define ATOLL_DAYTONA_TENANT_WAITING_MAX 32
@@ -34,6 +34,13 @@ const char *atoll_daytona_waiting_id(const struct atoll_daytona_waiting *w);
 const char *atoll_daytona_waiting_build(const struct atoll_daytona_waiting *w);
 void atoll_daytona_waiting_view(struct atoll_json_out *out, const struct atoll_daytona_waiting *w,
                                 const char *origin, enum atoll_daytona_detail detail);
+/* Answers the call with a sandbox that waits for the build of the request's Dockerfile. */
+void atoll_daytona_wait_for_build(struct atoll_api_call *call, const struct atoll_daytona_create *q,
+                                  const struct atoll_options *options);
 /* Forgets it, and cancels its build. */
 void atoll_daytona_waiting_drop(struct atoll_daytona_waiting *w);
-void atoll_daytona_waiting_drop_all(struct atoll_daytona *daytona);
+/* Those that an earlier daemon stored. */
+int atoll_daytona_waiting_load(struct atoll_daytona *daytona,
+                               struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Frees memory only. */
+void atoll_daytona_waiting_done(struct atoll_daytona *daytona);

@@ -225,7 +225,7 @@ static json_t *build_info(const struct atoll_daytona_create *q)
 {
     char now[ATOLL_CLOCK_TEXT_MAX];
 
-    atoll_clock_format(atoll_clock_unix_ms(), now);
+    atoll_clock_format(q->asked_unix_ms, now);
     return json_pack("{s:s,s:s,s:s,s:s}", "dockerfileContent", q->dockerfile, "createdAt", now,
                      "updatedAt", now, "snapshotRef", "");
 }
@@ -234,7 +234,6 @@ static int make_facts(const struct atoll_daytona_create *q, struct atoll_body *b
                       const char **ret, struct atoll_error *err)
 {
     json_t *facts = atoll_daytona_facts_new();
-    int64_t ms = atoll_clock_unix_ms();
     char *text;
 
     put_text(facts, "snapshot", q->snapshot && *q->snapshot ? q->snapshot : sizes[0].name);
@@ -250,7 +249,7 @@ static int make_facts(const struct atoll_daytona_create *q, struct atoll_body *b
     (void)json_object_set_new(facts, ATOLL_DAYTONA_AUTO_DELETE, json_integer(q->minutes.destroy));
     if (q->minutes.ttl > 0)
         (void)json_object_set_new(facts, "destroyAt",
-                                  json_integer(ms + q->minutes.ttl * MINUTE_MS));
+                                  json_integer(q->asked_unix_ms + q->minutes.ttl * MINUTE_MS));
     if (json_is_array(q->volumes))
         (void)json_object_set(facts, "volumes", (json_t *)q->volumes);
     if (q->has_build)
@@ -439,6 +438,19 @@ void atoll_daytona_created(void *arg, struct atoll_sandbox *sandbox,
     atoll_daytona_reply_sandbox(call, 200, view.id);
 }
 
+int atoll_daytona_create_decode(const struct atoll_api_call *call, const void *bytes, size_t n,
+                                int64_t asked_unix_ms, struct atoll_body *body,
+                                struct atoll_daytona_create *ret, struct atoll_options *ret_options,
+                                struct atoll_error *err)
+{
+    int r = atoll_body_decode(body, bytes, n, fields, ret, err);
+
+    ret->asked_unix_ms = asked_unix_ms;
+    ret->text = bytes;
+    ret->text_len = n;
+    return r < 0 ? r : prepare(call, ret, body, ret_options, err);
+}
+
 void atoll_daytona_create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
     struct atoll_daytona_create q = {0};
@@ -448,8 +460,8 @@ void atoll_daytona_create(struct atoll_api_call *call, const uint8_t *bytes, siz
 
     if (atoll_idempotency_check(call, bytes, n))
         return;
-    if (atoll_body_decode(&body, bytes, n, fields, &q, &error) < 0 ||
-        prepare(call, &q, &body, &options, &error) < 0)
+    if (atoll_daytona_create_decode(call, bytes, n, atoll_clock_unix_ms(), &body, &q, &options,
+                                    &error) < 0)
         atoll_api_fail(call, &error);
     else if (q.has_build)
         atoll_daytona_create_built(call, &q, &options);

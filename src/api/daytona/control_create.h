@@ -17,7 +17,17 @@ struct atoll_daytona_create {
     const char *dockerfile;
     const char *const *hashes; /* of build contexts; or NULL */
     struct atoll_daytona_minutes minutes;
+    int64_t asked_unix_ms; /* when the client asked */
+    const void *text;      /* the request as it came */
+    size_t text_len;
 };
+
+/* Reads a request. Of the call only the API, its engine and the tenant are used: it may be made up. What is
+ * returned is valid until atoll_body_done(), which is due also after an error. */
+int atoll_daytona_create_decode(const struct atoll_api_call *call, const void *bytes, size_t n,
+                                int64_t asked_unix_ms, struct atoll_body *body,
+                                struct atoll_daytona_create *ret, struct atoll_options *ret_options,
+                                struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* An atoll_sandbox_fn whose arg is the call: answers with the sandbox. */
 void atoll_daytona_created(void *arg, struct atoll_sandbox *sandbox,

@@ -6,6 +6,7 @@
 #include "api/preview_rules.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/shares.h"
 
 /*
  * Shared by the files of the control plane. Field names, statuses and some texts are Daytona's, since
@@ -19,6 +20,7 @@
 #define ATOLL_DAYTONA_BUILD_TEMPLATE \
     "daytona-build" /* of versions that single sandboxes are made from; they have no tags */
 #define ATOLL_DAYTONA_DISK_LABEL "atoll.daytona.disk" /* of images: GiB of a snapshot's sandboxes */
+#define ATOLL_DAYTONA_UNTOLD_BYTES_MAX ((size_t)64 * 1024 * 1024)
 #define ATOLL_DAYTONA_FACTS_MAX ((size_t)64 * 1024)
 
 /* state.c: the state of the facade. */
@@ -29,14 +31,13 @@ struct atoll_daytona {
     size_t socket_count;
     struct atoll_map activities; /* of struct activity, by sandbox */
     struct atoll_timer sweep;
-    struct atoll_list waiting; /* sandboxes that wait for their builds; control_build.c */
-    struct atoll_list volumes; /* created and not mounted yet; volumes.c */
-    size_t volume_count;
+    struct atoll_list waiting; /* sandboxes that wait for their builds; waiting.c */
+    struct atoll_timer resume; /* of those that an earlier daemon stored */
     struct atoll_list uploads; /* in parts; storage_parts.c */
+    struct atoll_list
+        untold; /* commands that shells of sessions have not taken; toolbox_session_exec.c */
+    struct atoll_shares untold_bytes; /* of these, by tenant */
 };
-#define ATOLL_DAYTONA_VOLUMES_MAX 1024
-#define ATOLL_DAYTONA_TENANT_VOLUMES_MAX 64
-void atoll_daytona_volumes_done(struct atoll_daytona *daytona);
 struct atoll_daytona *atoll_daytona_of(const struct atoll_api *api);
 void *atoll_daytona_open(struct atoll_api *api, const uint32_t *options);
 void atoll_daytona_close(void *state);

@@ -151,14 +151,18 @@ static void sweep(void *arg)
 void *atoll_daytona_open(struct atoll_api *api, const uint32_t *options ATOLL_UNUSED)
 {
     struct atoll_daytona *daytona = atoll_api_alloc(sizeof(*daytona));
+    struct atoll_error error;
 
     daytona->api = api;
     atoll_list_init(&daytona->sockets);
     atoll_list_init(&daytona->waiting);
-    atoll_list_init(&daytona->volumes);
     atoll_list_init(&daytona->uploads);
+    atoll_list_init(&daytona->untold);
+    atoll_shares_init(&daytona->untold_bytes, ATOLL_DAYTONA_UNTOLD_BYTES_MAX);
     atoll_map_init(&daytona->activities);
     daytona->events = atoll_events_subscribe(api->config.engine, UINT64_MAX, on_event, daytona);
+    if (atoll_daytona_waiting_load(daytona, &error) < 0)
+        atoll_log(ATOLL_LOG_ERROR, "waiting sandboxes not loaded", "error", error.text, NULL);
     if (api->config.loop)
         atoll_timer_set(&daytona->sweep, api->config.loop, SWEEP_MS, sweep, daytona);
     return daytona;
@@ -170,9 +174,11 @@ void atoll_daytona_close(void *state)
     struct activity *a;
 
     atoll_timer_cancel(&daytona->sweep);
-    atoll_daytona_waiting_drop_all(daytona);
-    atoll_daytona_volumes_done(daytona);
+    atoll_daytona_waiting_done(daytona);
     atoll_daytona_parts_done(daytona);
+    ATOLL_LIST_FOREACH (&daytona->untold, node)
+        atoll_list_remove(node);
+    atoll_shares_done(&daytona->untold_bytes);
     daytona->events = atoll_events_unsubscribe(daytona->events);
     for (size_t pos = 0; (a = atoll_map_next(&daytona->activities, &pos));)
         free(a);

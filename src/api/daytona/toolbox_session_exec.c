@@ -10,12 +10,16 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include "api/daytona/daytona_internal.h"
 #include "api/daytona/toolbox_internal.h"
+#include "base/metrics.h"
 
 #define TEXT_MAX ((double)ATOLL_BODY_FILES)
 #define TEXT_KEPT 3000 /* bytes of the command in the arguments of the relay */
 #define ARGUMENT_MAX ((size_t)100 * 1024)
 #define LINE_MAX_BYTES (5 * ATOLL_BODY_FILES)
+/* Commands that a shell has not taken yet, because it is busy and the pipe to it is full. */
+#define UNTOLD_MAX 64 /* of one sandbox */
 
 /* Waits for a status on a pipe of its own, descriptor 4; 3 is the command's input. A here-document is a
  * pipe in all but old versions of bash; those need a FIFO. */
@@ -37,6 +41,10 @@ struct command {
     struct atoll_buf line;
     struct atoll_toolbox_output output;
     struct atoll_toolbox_guard guard;
+    struct atoll_daytona *daytona;
+    struct atoll_list untold; /* in it, until the shell has taken the command */
+    size_t untold_bytes;
+    char tenant[65], sandbox_id[ATOLL_ID_LEN + 1];
 };
 
 #define AT(member) offsetof(struct command, member)
@@ -54,8 +62,49 @@ static const struct atoll_field fields[] = {
 };
 #undef AT
 
+/* Bounds. */
+
+static bool may_wait(struct command *c)
+{
+    struct atoll_daytona *daytona = atoll_daytona_of(c->call->api);
+    size_t count = 0;
+
+    ATOLL_LIST_FOREACH (&daytona->untold, node)
+        count += strcmp(ATOLL_CONTAINER_OF(node, struct command, untold)->sandbox_id,
+                        c->call->params.id) == 0;
+    if (count < UNTOLD_MAX &&
+        atoll_shares_fits(&daytona->untold_bytes, c->call->caller.tenant, strlen(c->text)))
+        return true;
+    atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS("session_commands"), 1);
+    atoll_daytona_refuse(c->call, 429, NULL,
+                         "too many commands wait for shells that are busy: ask again when some of "
+                         "them have ended, or use another session");
+    return false;
+}
+
+static void note_untold(struct command *c)
+{
+    c->daytona = atoll_daytona_of(c->call->api);
+    (void)snprintf(c->tenant, sizeof(c->tenant), "%s", c->call->caller.tenant);
+    (void)snprintf(c->sandbox_id, sizeof(c->sandbox_id), "%.*s", ATOLL_ID_LEN, c->call->params.id);
+    c->untold_bytes = strlen(c->text);
+    atoll_list_push_back(&c->daytona->untold, &c->untold);
+    atoll_shares_add(&c->daytona->untold_bytes, c->tenant, c->untold_bytes);
+    atoll_metric_add(ATOLL_METRIC_DAYTONA, ATOLL_LABELS("session_commands"), 1);
+}
+
+static void note_told(struct command *c)
+{
+    if (!c->untold.next)
+        return;
+    atoll_list_remove(&c->untold);
+    atoll_shares_drop(&c->daytona->untold_bytes, c->tenant, c->untold_bytes);
+    atoll_metric_add(ATOLL_METRIC_DAYTONA, ATOLL_LABELS("session_commands"), -1);
+}
+
 static void command_free(struct command *c)
 {
+    note_told(c);
     atoll_toolbox_guard_close(&c->guard);
     atoll_toolbox_output_done(&c->output);
     atoll_buf_done(&c->line);
@@ -160,6 +209,7 @@ static void told(void *arg, const struct atoll_error *error)
     struct atoll_exec *shell = atoll_toolbox_find_exec(call, c->shell_id);
     struct atoll_exec *exec = atoll_toolbox_find_exec(call, c->relay_id);
 
+    note_told(c);
     if (error || !shell || !exec) {
         drop_relay(c);
         if (!error || error->kind == ATOLL_ERR_FAILED_PRECONDITION)
@@ -244,6 +294,7 @@ static void relay_started(void *arg, struct atoll_exec *exec, const struct atoll
     struct atoll_exec *shell = atoll_toolbox_find_exec(c->call, c->shell_id);
     struct atoll_exec_view view;
     struct atoll_error failure;
+    struct atoll_buf line;
     int r;
 
     if (error) {
@@ -259,7 +310,13 @@ static void relay_started(void *arg, struct atoll_exec *exec, const struct atoll
         told(c, r < 0 ? &failure : NULL);
         return;
     }
-    atoll_exec_write(shell, atoll_buf_head(&c->line), atoll_buf_size(&c->line), false, told, c);
+    /* The engine has a copy. */
+    line = c->line;
+    atoll_buf_init(&c->line, 0);
+    atoll_body_done(&c->body);
+    c->body = (struct atoll_body){0};
+    atoll_exec_write_patiently(shell, atoll_buf_head(&line), atoll_buf_size(&line), told, c);
+    atoll_buf_done(&line);
 }
 
 static void start_relay(struct command *c, uint32_t timeout_ms)
@@ -319,7 +376,8 @@ void atoll_daytona_session_exec(struct atoll_api_call *call, const uint8_t *byte
     if (!atoll_toolbox_decode(call, &c->body, bytes, n, fields, c)) {
         atoll_buf_done(&c->line);
         free(c);
-    } else if (take(c, &timeout_ms)) {
+    } else if (take(c, &timeout_ms) && may_wait(c)) {
+        note_untold(c);
         start_relay(c, timeout_ms);
     } else {
         command_free(c);

@@ -6,7 +6,8 @@
 #include "engine/engine_internal.h"
 
 /*
- * Control of a running command: input, signals, terminal size.
+ * Control of a running command: input, signals, terminal size. Writes to its stdin wait for each other, so
+ * that the pieces of one stay together.
  */
 
 /* Stdin is sent in pieces that fit in a frame; the next piece is sent when the last was taken. */
@@ -17,13 +18,34 @@ struct telling {
     uint8_t *bytes;          /* owned copy of what is left to write, or NULL */
     size_t len, at;
     bool close, patient; /* patient: without a deadline */
+    bool is_write, started;
+    struct telling *next; /* the write that follows */
     atoll_done_fn *done;
     void *arg;
 };
 
+static void write_more(struct telling *t);
+
+/* Starts the first write, and those behind it that fail at once. */
+static void run_writes(struct atoll_exec *x)
+{
+    if (x->writes.running)
+        return;
+    x->writes.running = true;
+    while (x->writes.first && !x->writes.first->started) {
+        x->writes.first->started = true;
+        write_more(x->writes.first);
+    }
+    x->writes.running = false;
+}
+
 static void conclude(struct telling *t, const struct atoll_error *error)
 {
+    if (t->is_write)
+        t->exec->writes.first = t->next;
     t->done(t->arg, error);
+    if (t->is_write)
+        run_writes(t->exec);
     atoll_exec_unref(t->exec);
     if (t->bytes)
         explicit_bzero(t->bytes, t->len); /* input may be a password */
@@ -66,16 +88,30 @@ static void ask(struct telling *t, uint16_t type, const struct atoll_msg_desc *d
         conclude(t, &err);
 }
 
-static void write_more(struct telling *t);
+static size_t piece_of(const struct telling *t)
+{
+    return ATOLL_MIN(t->len - t->at, (size_t)PIECE_MAX);
+}
+
+/* A piece that the agent has refused is not part of the input. One whose answer did not come may be. */
+static bool is_refusal(const struct atoll_error *error)
+{
+    return error->kind == ATOLL_ERR_RESOURCE_EXHAUSTED || error->kind == ATOLL_ERR_OUT_OF_RANGE;
+}
 
 static void on_written(void *arg, const struct atoll_reply *answer)
 {
     struct telling *t = arg;
+    size_t n = piece_of(t);
 
-    if (answer->error)
+    if (answer->error) {
+        if (is_refusal(answer->error))
+            t->exec->stdin_offset -= n;
         conclude(t, answer->error);
-    else
-        write_more(t);
+        return;
+    }
+    t->at += n;
+    write_more(t);
 }
 
 static void write_more(struct telling *t)
@@ -83,9 +119,8 @@ static void write_more(struct telling *t)
     struct atoll_exec *x = t->exec;
 
     if (t->at < t->len) {
-        size_t n = ATOLL_MIN(t->len - t->at, (size_t)PIECE_MAX);
+        size_t n = piece_of(t);
         struct atoll_am_stdin msg = {x->number, x->stdin_offset, {t->bytes + t->at, n}};
-        t->at += n;
         x->stdin_offset += n;
         ask(t, ATOLL_AGENT_EXEC_STDIN, &atoll_am_stdin_desc, &msg, on_written);
     } else if (t->close) {
@@ -98,6 +133,7 @@ static void write_more(struct telling *t)
 
 static void write_input(struct telling *t, const uint8_t *bytes, size_t n)
 {
+    struct atoll_exec *x = t->exec;
     struct atoll_error err;
 
     if (n > 0) {
@@ -110,7 +146,10 @@ static void write_input(struct telling *t, const uint8_t *bytes, size_t n)
         memcpy(t->bytes, bytes, n);
         t->len = n;
     }
-    write_more(t);
+    t->is_write = true;
+    *(x->writes.first ? &x->writes.last->next : &x->writes.first) = t;
+    x->writes.last = t;
+    run_writes(x);
 }
 
 void atoll_exec_write(struct atoll_exec *x, const uint8_t *bytes, size_t n, bool close,
@@ -119,6 +158,15 @@ void atoll_exec_write(struct atoll_exec *x, const uint8_t *bytes, size_t n, bool
     struct telling *t = telling_new(x, done, arg);
 
     t->close = close;
+    write_input(t, bytes, n);
+}
+
+void atoll_exec_write_patiently(struct atoll_exec *x, const uint8_t *bytes, size_t n,
+                                atoll_done_fn *done, void *arg)
+{
+    struct telling *t = telling_new(x, done, arg);
+
+    t->patient = true;
     write_input(t, bytes, n);
 }
 

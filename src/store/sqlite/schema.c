@@ -326,5 +326,15 @@ const char *const atoll_db_migrations[] = {
      "  updated_unix_ms INTEGER NOT NULL"
      ") WITHOUT ROWID;"
      "CREATE INDEX connectors_of ON connectors (tenant, name);"),
+    /* sandboxes that wait for their builds */
+    ("CREATE TABLE waiting_sandboxes ("
+     "  id TEXT PRIMARY KEY,"
+     "  tenant TEXT NOT NULL,"
+     "  build TEXT NOT NULL,"
+     "  request BLOB," /* sealed */
+     "  state TEXT NOT NULL,"
+     "  reason TEXT NOT NULL,"
+     "  created_unix_ms INTEGER NOT NULL"
+     ") WITHOUT ROWID;"),
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

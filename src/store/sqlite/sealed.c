@@ -30,6 +30,9 @@ static const struct {
      "tasks"},
     {"SELECT count(*) FROM connectors" OTHERS("definition"),
      "DELETE FROM connectors" OTHERS("definition"), "connector", "connectors"},
+    /* Without its request, a sandbox cannot be made when its build is done. */
+    {"SELECT count(*) FROM waiting_sandboxes" OTHERS("request"),
+     "DELETE FROM waiting_sandboxes" OTHERS("request"), "waiting sandbox", "waiting sandboxes"},
 };
 
 #define KINDS (ATOLL_ARRAY_LEN(tables) + 1) /* the last: environments of sandboxes */
