@@ -257,27 +257,28 @@ def files_with(text, directory):
             if path.is_file() and path.stat().st_size < 64 << 20 and text.encode() in path.read_bytes()]
 
 
-def settings_of(kind, service):
-    return (f"api_url: '{service.url}', sandbox_url: '{service.url}'" if kind == "e2b" else
-            f"api_url: '{service.url}/daytona'")
+SETTINGS = {"e2b": "api_url: '{0}', sandbox_url: '{0}'", "daytona": "api_url: '{0}/daytona'",
+            "vercel": "api_url: '{0}/vercel/api'"}
+FIELDS = {"e2b": "apiKey", "daytona": "apiKey", "vercel": "token"}  # of a request
 
 
-@pytest.mark.parametrize("kind", ["e2b", "daytona"])
+@pytest.mark.parametrize("kind", ["e2b", "daytona", "vercel"])
 @pytest.mark.parametrize("own", [False, True])
 def test_a_key_of_the_request(service, own, kind):
     """The sandbox is made, reached and removed in the account of the client, also by the next daemon."""
     key = Rest(service.daemon.socket).post("/api/keys", {"tenant": "guest", "scope": "write"}).json["key"]
     setting = f"api_key: '{service.key}'" if own else "key_of_request: true"
-    text = f"native: {{}}\n{kind}: {{{setting}, {settings_of(kind, service)}}}\n"
+    text = f"native: {{}}\n{kind}: {{{setting}, {SETTINGS[kind].format(service.url)}}}\n"
+    field = FIELDS[kind]
     with daemon_with(text) as daemon:
         wait_up(daemon, kind)
         rest = Rest(daemon.socket)
         without = rest.post("/api/sandboxes", {"provider": kind})
-        assert without.status == 201 if own else f"give {kind}.apiKey" in without.error["message"], without.body
-        wrong = rest.post("/api/sandboxes", {"provider": kind, kind: {"apiKey": "e2b_" + "0" * 40}})
+        assert without.status == 201 if own else f"give {kind}.{field}" in without.error["message"], without.body
+        wrong = rest.post("/api/sandboxes", {"provider": kind, kind: {field: "e2b_" + "0" * 40}})
         assert wrong.status >= 400 and b"e2b_000" not in wrong.body, wrong.body
         assert said_at(service, "guest") == []
-        made = rest.post("/api/sandboxes", {"provider": kind, kind: {"apiKey": key}})
+        made = rest.post("/api/sandboxes", {"provider": kind, kind: {field: key}})
         assert made.status == 201 and key.encode() not in made.body, made.body
         assert len(said_at(service, "guest")) == 1
         daemon.process.kill()
@@ -314,6 +315,55 @@ def test_daytona_of_the_environment(service):
         unknown = create(daemon, provider="daytona", daytona={"snapshot": "no-such-snapshot"})
         assert unknown.status == 400 and "no-such-snapshot" in unknown.error["message"], unknown.body
         assert len(said_at(service, "default")) == before
+
+
+def test_vercel_of_the_environment(service):
+    """The variables of the SDK are enough; what the service cannot do is refused before a sandbox is made."""
+    with daemon_with(VERCEL_TOKEN=service.key, VERCEL_TEAM_ID="team_1", VERCEL_PROJECT_ID="prj_1",
+                     VERCEL_API_URL=f"{service.url}/vercel/api") as daemon:
+        wait_up(daemon, "vercel")
+        shown = facts(daemon, "vercel")
+        assert (shown["source"], shown["named_only"]) == (
+            "environment VERCEL_TOKEN VERCEL_TEAM_ID VERCEL_PROJECT_ID", True)
+        assert service.key not in daemon.atoll("providers", check=True).stdout
+        made = create(daemon, provider="vercel", vercel={"source": "node24", "region": "iad1"})
+        assert made.status == 201 and made.json["provider"] == "vercel", made.body
+        before = said_at(service, "default")
+        policy = {"mode": "bridge", "default": "deny", "rules": [{"allow": "1.2.3.4:443"}]}
+        answer = create(daemon, provider="vercel", network=policy)
+        assert answer.status == 501 and "ports" in answer.error["message"], answer.body
+        for wrong in ({"provider": "native", "vercel": {"token": "x"}},
+                      {"provider": "vercel", "vercel": {"token": "a\r\nX: y"}},
+                      {"provider": "vercel", "vercel": {"teamId": "t"}},
+                      {"provider": "vercel", "vercel": {"token": "x", "teamId": "a&b=c"}},
+                      {"provider": "vercel", "vercel": {"region": "a"}, "e2b": {"region": "b"}},
+                      {"provider": "vercel", "vercel": {"source": "a"}, "template": "b"},
+                      {"provider": "vercel", "vercel": {"place": "x"}}):
+            assert create(daemon, **wrong).status == 400, wrong
+        unknown = create(daemon, provider="vercel", vercel={"source": "cobol"})
+        assert unknown.status == 400 and "cobol" in unknown.error["message"], unknown.body
+        gone = create(daemon, provider="vercel", vercel={"source": "snap_0000000000000000"})
+        assert gone.status == 404, gone.body
+        assert said_at(service, "default") == before
+        assert Rest(daemon.socket).delete(f"/api/sandboxes/{made.json['id']}").status == 204
+
+
+def test_a_policy_with_a_part_of_the_requests_holds_at_the_service(service):
+    """The service answers those requests, and denies the rest."""
+    rules = [{"domain": "api.test", "match": {"path": {"startsWith": "/v1/"}, "method": ["GET"]}, "status": 200, "body": "yes"},
+             {"domain": "api.test", "status": 403}]
+    with daemon_with(VERCEL_TOKEN=service.key, VERCEL_TEAM_ID="team_1", VERCEL_PROJECT_ID="prj_1",
+                     VERCEL_API_URL=f"{service.url}/vercel/api") as daemon:
+        wait_up(daemon, "vercel")
+        made = create(daemon, provider="vercel", network={"mode": "bridge", "default": "deny",
+                                                          "rules": [{"allow": "api.test"}], "transforms": rules})
+        assert made.status == 201, made.body
+        path = f"/api/sandboxes/{made.json['id']}"
+        script = """for u in v1/x v2/x; do curl -s -m 20 -w '%{http_code} ' http://api.test/$u; done
+                    curl -s -m 20 -o /dev/null -w '%{http_code}' http://other.test/"""
+        ran = Rest(daemon.socket).post(f"{path}/execs?wait=true", {"cmd": ["sh", "-c", script]})
+        assert ran.json["stdout"] == "yes200 403 000", ran.body
+        assert Rest(daemon.socket).delete(path).status == 204
 
 
 def test_credentials_enable_requests_that_name_it(service):
