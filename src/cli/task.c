@@ -67,9 +67,10 @@ struct options {
     struct atoll_cli_env env;
     const char *instruction, *agent, *model, *system_prompt, *environment, *repo, *base, *branch;
     const char *username, *setup, *check, *cleanup, *author;
-    struct atoll_cli_list capture, mcp;
+    struct atoll_cli_list capture, mcp, budget, requirements;
+    const char *type, *pr_title, *tools;
     double timeout, stall;
-    bool no_push, detach;
+    bool no_push, detach, pr;
 };
 
 #define AT(member) offsetof(struct options, member)
@@ -100,6 +101,15 @@ static const struct atoll_cli_option run_table[] = {
     {"timeout", 0, ATOLL_CLI_TIME, AT(timeout), "TIME", "end the agent after this time", NULL},
     {"stall", 0, ATOLL_CLI_TIME, AT(stall), "TIME", "end the agent if it prints nothing so long",
      NULL},
+    {"budget", 0, ATOLL_CLI_LIST, AT(budget), "NAME=N",
+     "end the task when it has used more: tokens, costUsd, cpuSeconds, wallSeconds", NULL},
+    TEXT("type", 0, type, "NAME", "chooses the runtime, by a table of the registry"),
+    {"require", 0, ATOLL_CLI_LIST, AT(requirements), "NAME", "likewise: what the runtime must have",
+     NULL},
+    TEXT("tools", 0, tools, "LIST", "tools that the agent may use, separated by commas"),
+    {"pr", 0, ATOLL_CLI_FLAG, AT(pr), NULL,
+     "write a pull request, and let the operator's program open it", NULL},
+    TEXT("pr-title", 0, pr_title, "TEXT", "its title (default: the first line of the instruction)"),
     {"no-push", 0, ATOLL_CLI_FLAG, AT(no_push), NULL, "only commit", NULL},
     {"detach", 'd', ATOLL_CLI_FLAG, AT(detach), NULL, "print the id and do not wait", NULL},
     {.kind = ATOLL_CLI_TABLE, .offset = AT(env), .table = atoll_cli_env_options},
@@ -114,6 +124,52 @@ static void add_text(json_t *request, const char *name, const char *text)
 {
     if (text)
         (void)json_object_set_new(request, name, json_string(text));
+}
+
+/* NAME=N of --budget. */
+static int add_budget(json_t *request, const struct atoll_cli_list *list, struct atoll_error *err)
+{
+    json_t *budget = list->n ? json_object() : NULL;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < list->n; i++) {
+        const char *equals = strchr(list->items[i], '=');
+        char *end = NULL;
+        double value = equals ? strtod(equals + 1, &end) : 0;
+        if (!equals || end == equals + 1 || *end)
+            r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                           "--budget must be as tokens=100000 (got \"%.100s\")", list->items[i]);
+        else
+            (void)json_object_setn_new(budget, list->items[i], (size_t)(equals - list->items[i]),
+                                       json_real(value));
+    }
+    if (r == 0 && budget)
+        (void)json_object_set(request, "budget", budget);
+    json_decref(budget);
+    return r;
+}
+
+static void add_list(json_t *request, const char *name, const struct atoll_cli_list *list)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < list->n; i++)
+        (void)json_array_append_new(array, json_string(list->items[i]));
+    if (list->n)
+        (void)json_object_set(request, name, array);
+    json_decref(array);
+}
+
+static void add_pull_request(json_t *request, const struct options *o)
+{
+    json_t *wanted;
+
+    if (!o->pr && !o->pr_title)
+        return;
+    wanted = json_object();
+    add_text(wanted, "title", o->pr_title);
+    add_text(wanted, "base", o->base);
+    (void)json_object_set_new(request, "pullRequest", wanted);
 }
 
 static int add_repo(json_t *request, const struct options *o, struct atoll_error *err)
@@ -157,7 +213,7 @@ static int add_author(json_t *request, const char *author, struct atoll_error *e
 
 static int compose(const struct options *o, json_t *request, struct atoll_error *err)
 {
-    json_t *sandbox = json_object(), *capture = json_array(), *mcp = json_array();
+    json_t *sandbox = json_object();
     int r = atoll_cli_add_sandbox(sandbox, &o->sandbox, 0, err);
 
     add_text(request, "instruction", o->instruction);
@@ -169,14 +225,12 @@ static int compose(const struct options *o, json_t *request, struct atoll_error 
     add_text(request, "setup", o->setup);
     add_text(request, "check", o->check);
     add_text(request, "cleanup", o->cleanup);
-    for (size_t i = 0; i < o->capture.n; i++)
-        (void)json_array_append_new(capture, json_string(o->capture.items[i]));
-    if (o->capture.n)
-        (void)json_object_set(request, "capturePatterns", capture);
-    for (size_t i = 0; i < o->mcp.n; i++)
-        (void)json_array_append_new(mcp, json_string(o->mcp.items[i]));
-    if (o->mcp.n)
-        (void)json_object_set(request, "mcpServers", mcp);
+    add_text(request, "type", o->type);
+    add_text(request, "allowedTools", o->tools);
+    add_list(request, "requirements", &o->requirements);
+    add_list(request, "capturePatterns", &o->capture);
+    add_list(request, "mcpServers", &o->mcp);
+    add_pull_request(request, o);
     if (o->timeout > 0)
         (void)json_object_set_new(request, "timeoutSeconds", json_real(o->timeout));
     if (o->stall > 0)
@@ -186,8 +240,8 @@ static int compose(const struct options *o, json_t *request, struct atoll_error 
     if (json_object_size(sandbox) > 0)
         (void)json_object_set(request, "sandbox", sandbox);
     json_decref(sandbox);
-    json_decref(capture);
-    json_decref(mcp);
+    if (r == 0)
+        r = add_budget(request, &o->budget, err);
     if (r == 0)
         r = atoll_cli_add_env(request, &o->env, err);
     if (r == 0)
@@ -199,12 +253,36 @@ static void print_end(const json_t *task)
 {
     const char *commit = atoll_link_text(task, "commit", "");
     const json_t *files = json_object_get(task, "files");
+    const char *url = atoll_link_text(json_object_get(task, "pull_request"), "url", "");
 
     (void)printf("%s", atoll_link_text(task, "output", ""));
     for (size_t i = 0; i < json_array_size(files); i++)
         (void)printf("file %s\n", atoll_link_text(json_array_get(files, i), "path", ""));
     if (*commit)
         (void)printf("branch %s, commit %.12s\n", atoll_link_text(task, "branch", ""), commit);
+    if (*url)
+        (void)printf("pull request %s\n", url);
+}
+
+/* The text of the pull request, for one that the user opens. */
+static int write_pull_request(const json_t *task, struct atoll_error *err)
+{
+    const json_t *request = json_object_get(task, "pull_request");
+    const char *body = atoll_link_text(request, "body", NULL);
+    char name[64];
+    FILE *file;
+
+    if (!body || json_object_get(request, "url"))
+        return 0;
+    (void)snprintf(name, sizeof(name), "pull-request-%.32s.md", atoll_link_text(task, "id", ""));
+    file = fopen(name, "wxe");
+    if (!file)
+        return atoll_fail_errno(err, errno, "%s", name);
+    (void)fprintf(file, "# %s\n\n%s", atoll_link_text(request, "title", ""), body);
+    if (fclose(file) != 0)
+        return atoll_fail_errno(err, errno, "%s", name);
+    (void)fprintf(stderr, "the text of the pull request is in %s\n", name);
+    return 0;
 }
 
 static int conclude(struct atoll_cli *cli, const struct options *o, const char *id,
@@ -229,6 +307,8 @@ static int conclude(struct atoll_cli *cli, const struct options *o, const char *
     }
     if (o->repo && atoll_cli_task_is_local(o->repo))
         r = atoll_cli_task_take(cli, task, o->repo, err);
+    if (r == 0)
+        r = write_pull_request(task, err);
     if (r == 0 && !cli->json)
         print_end(task);
     return r;
@@ -392,11 +472,26 @@ const struct atoll_cli_verb atoll_cli_task_cancel = {
     .run = cancel,
 };
 
-static int retry(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc, char **argv,
+struct retry_options {
+    struct atoll_cli_common common;
+    struct atoll_cli_list budget;
+};
+
+static const struct atoll_cli_option retry_table[] = {
+    {"budget", 0, ATOLL_CLI_LIST, offsetof(struct retry_options, budget), "NAME=N",
+     "replaces that of the task", NULL},
+    ATOLL_CLI_COMMON(struct retry_options),
+    {0},
+};
+
+static int retry(struct atoll_cli *cli, const void *options, int argc, char **argv,
                  struct atoll_error *err)
 {
+    const struct retry_options *o = options;
     ATOLL_AUTOJSON json_t *request = argc > 1 ? json_pack("{s:s}", "step", argv[1]) : json_object();
 
+    if (add_budget(request, &o->budget, err) < 0)
+        return -EINVAL;
     return act(cli, argv[0], "retry", request, err);
 }
 
@@ -405,8 +500,11 @@ const struct atoll_cli_verb atoll_cli_task_retry = {
     .args = "TASK [STEP]",
     .summary = "start a failed or canceled task again",
     .help =
-        "From the step that failed, or from an earlier one: sandbox, clone, branch, setup,\n"
-        "install, run, check, capture, commit, push, cleanup. If its sandbox is gone, from the first.\n",
+        "From the step that failed, or from an earlier one: sandbox, install, clone, branch,\n"
+        "setup, run, check, capture, commit, push, open, cleanup. If its sandbox is gone or has\n"
+        "failed, from the first.\n",
+    .options = retry_table,
+    .options_size = sizeof(struct retry_options),
     .min_args = 1,
     .max_args = 2,
     .run = retry,

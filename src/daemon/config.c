@@ -62,6 +62,10 @@ static const struct option {
     {"registry", "ATOLL_REGISTRY", KIND_PATH, AT(registry), ATOLL_CONFIG_PATH_MAX, NULL, "DIR",
      "directory of environments, agents, tools and prompts, YAML\n(registry beside atolld, else the "
      "installed one)"},
+    {"pull-request-hook", "ATOLL_PULL_REQUEST_HOOK", KIND_PATH, AT(pull_request_hook),
+     ATOLL_CONFIG_PATH_MAX, NULL, "FILE",
+     "program that opens pull requests of tasks; it gets JSON, and prints the URL\n(none: only their "
+     "text is written)"},
     {"drivers", "ATOLL_DRIVERS", KIND_PATH, AT(drivers), ATOLL_CONFIG_PATH_MAX, NULL, "DIR",
      "directory of interpreter drivers and their manifest.json\n(drivers beside atolld, else the installed "
      "ones)"},

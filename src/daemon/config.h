@@ -19,11 +19,12 @@ struct atoll_config {
         tls_key[ATOLL_CONFIG_PATH_MAX]; /* "": self-signed, made by the daemon */
     char tls_names[512];                /* further names of that, separated by commas */
     char preview_domain[200];
-    char host_names[1024];                 /* separated by commas or blanks */
-    char cors_origins[1024];               /* likewise, or "*" */
-    uint32_t open_loopback;                /* 0 or 1 */
-    char registry[ATOLL_CONFIG_PATH_MAX];  /* "": the default directory */
-    char drivers[ATOLL_CONFIG_PATH_MAX];   /* likewise */
+    char host_names[1024];                         /* separated by commas or blanks */
+    char cors_origins[1024];                       /* likewise, or "*" */
+    uint32_t open_loopback;                        /* 0 or 1 */
+    char registry[ATOLL_CONFIG_PATH_MAX];          /* "": the default directory */
+    char pull_request_hook[ATOLL_CONFIG_PATH_MAX]; /* "": none */
+    char drivers[ATOLL_CONFIG_PATH_MAX];           /* likewise */
     char providers[ATOLL_CONFIG_PATH_MAX]; /* providers.yaml; "": the one in the state directory */
     char file[ATOLL_CONFIG_PATH_MAX];      /* "" for none */
     uint32_t pool, pool_max, max_sandboxes;

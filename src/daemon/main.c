@@ -392,6 +392,8 @@ static int open_tasks(struct daemon *d, struct atoll_error *err)
         .store = d->store,
         .secrets = atoll_engine_secrets(d->engine),
         .state_fd = d->state_fd,
+        .state_dir = d->config.state,
+        .pull_request_hook = d->config.pull_request_hook,
         .decode = atoll_rest_task_decode,
         .release = atoll_rest_task_release,
     };

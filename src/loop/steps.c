@@ -86,3 +86,9 @@ void atoll_steps_cancel(struct atoll_steps *s, const char *why)
         (void)atoll_fail(&s->error, ATOLL_ERR_CANCELED, ECANCELED, "cancelled by %s while %s", why,
                          name_of(s));
 }
+
+void atoll_steps_stop(struct atoll_steps *s, const struct atoll_error *error)
+{
+    if (!has_failed(s))
+        s->error = *error;
+}

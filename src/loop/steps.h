@@ -52,3 +52,5 @@ void atoll_steps_done(void *steps, const struct atoll_error *error);
 /* Starts no further step and undoes those that succeeded. No effect after a failure or an earlier
  * cancel. why: who cancelled, for the error text. Not after done. */
 void atoll_steps_cancel(struct atoll_steps *s, const char *why);
+/* The same with an error of the caller's, which is copied. */
+void atoll_steps_stop(struct atoll_steps *s, const struct atoll_error *error);

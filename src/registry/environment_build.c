@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "engine/build/build.h"
 #include "engine/json_memory.h"
 #include "engine/network/request.h"
@@ -30,7 +31,8 @@ struct building {
 
 bool atoll_environment_is_built(const struct atoll_environment *environment)
 {
-    return environment->dockerfile || json_object_size(environment->packages) > 0;
+    return environment->install || environment->dockerfile ||
+           json_object_size(environment->packages) > 0;
 }
 
 static void write_name(const struct atoll_environment *environment, char out[NAME_MAX_BYTES])
@@ -63,6 +65,16 @@ static void find_user(struct atoll_engine *engine, const char *base, char *out, 
     json_decref(config);
 }
 
+/* Runs the script of the environment as root. */
+static int write_install(const char *base, const char *user, const char *script,
+                         struct atoll_buf *out)
+{
+    if (atoll_buf_appendf(out, "FROM %s\nUSER root\nRUN [\"/bin/sh\", \"-ec\", ", base) < 0 ||
+        atoll_text_json_quote(out, script, strlen(script)) < 0 || atoll_buf_appends(out, "]\n") < 0)
+        return -ENOMEM;
+    return *user ? atoll_buf_appendf(out, "USER %s\n", user) : 0;
+}
+
 /* The Dockerfile that is built. */
 static int write_dockerfile(struct atoll_engine *engine, const struct atoll_environment *e,
                             struct atoll_buf *out)
@@ -73,6 +85,8 @@ static int write_dockerfile(struct atoll_engine *engine, const struct atoll_envi
     if (e->dockerfile)
         return atoll_buf_appends(out, e->dockerfile);
     find_user(engine, base, user, sizeof(user));
+    if (e->install)
+        return write_install(base, user, e->install, out);
     return atoll_packages_dockerfile(out, &(struct atoll_packages_base){base, user, e->env},
                                      e->packages);
 }

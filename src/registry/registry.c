@@ -53,6 +53,7 @@ const char *atoll_registry_kind_name(enum atoll_registry_kind kind)
         [ATOLL_REGISTRY_AGENT] = "agents",
         [ATOLL_REGISTRY_TOOL] = "tools",
         [ATOLL_REGISTRY_PROMPT] = "prompts",
+        [ATOLL_REGISTRY_RUNTIME] = "runtimes",
     };
     return names[kind];
 }

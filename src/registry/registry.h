@@ -6,7 +6,7 @@
 
 /*
  * The registry: objects that an operator declares in YAML files, one object per file, in the
- * folders environments, agents, tools and prompts of one directory. A file's name without ".yaml"
+ * folders environments, agents, tools, prompts and runtimes of one directory. A file's name without ".yaml"
  * is the object's name. Files are checked by field tables (registry_fields.c) when they are loaded,
  * and again whenever one changes. A file that fails the check is reported as a problem, and its
  * last valid version stays in force.
@@ -21,6 +21,7 @@ enum atoll_registry_kind {
     ATOLL_REGISTRY_AGENT,
     ATOLL_REGISTRY_TOOL,
     ATOLL_REGISTRY_PROMPT,
+    ATOLL_REGISTRY_RUNTIME, /* a row of the table by which tasks choose: docs/agents.md */
     ATOLL_REGISTRY_KINDS,
 };
 /* "environments", …: also the name of the folder. */
@@ -68,9 +69,10 @@ bool atoll_registry_next_problem(const struct atoll_registry *registry, size_t *
 struct atoll_environment {
     const char *name;
     const char *template_name, *image, *dockerfile; /* exactly one is set, the others are NULL */
-    const char *fallback;       /* template to use when template_name does not exist; or NULL */
-    const json_t *aliases;      /* array of strings; NULL: none */
-    const char *language;       /* default language of code */
+    const char *install;   /* a script that root runs on top of the template or image; or NULL */
+    const char *fallback;  /* template to use when template_name does not exist; or NULL */
+    const json_t *aliases; /* array of strings; NULL: none */
+    const char *language;  /* default language of code */
     struct atoll_limits limits; /* 0: default */
     const json_t *env;          /* object of strings; NULL: none */
     const json_t *network;      /* as in a request; NULL: none */

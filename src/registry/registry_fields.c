@@ -75,6 +75,14 @@ static const struct atoll_yaml_field agent_options[] = {
     {"model", ATOLL_YAML_STRINGS, false, 1, 16, NULL},
     {"systemPrompt", ATOLL_YAML_STRINGS, false, 1, 16, NULL},
     {"resume", ATOLL_YAML_STRINGS, false, 1, 16, NULL},
+    {"allowedTools", ATOLL_YAML_STRINGS, false, 1, 16, NULL},
+    {0},
+};
+
+/* What words of the agent mean, beside those that are known (task/failure.c). */
+static const struct atoll_yaml_field failure[] = {
+    {"text", ATOLL_YAML_STRING, true, 1, 200, NULL},
+    {"is", ATOLL_YAML_STRING, true, 1, 16, NULL},
     {0},
 };
 
@@ -99,7 +107,9 @@ static const struct atoll_yaml_field agent[] = {
     {"keys", ATOLL_YAML_STRINGS, false, 0, 16, NULL},
     {"hosts", ATOLL_YAML_STRINGS, false, 0, 64, NULL},
     {"output", ATOLL_YAML_OBJECTS, false, 0, 32, output},
+    {"failures", ATOLL_YAML_OBJECTS, false, 0, 32, failure},
     {"stallSeconds", ATOLL_YAML_NUMBER, false, 0, MONTH_S, NULL},
+    {"stallCpuPercent", ATOLL_YAML_NUMBER, false, 0, 10000, NULL},
     {"model", ATOLL_YAML_STRING, false, 1, 200, NULL},
     {"prompt", ATOLL_YAML_NAME, false, 0, 0, NULL},
     {"instructions", ATOLL_YAML_STRING, false, 1, LONG_TEXT, NULL},
@@ -107,6 +117,18 @@ static const struct atoll_yaml_field agent[] = {
     {"env", ATOLL_YAML_ENV, false, 0, 0, NULL},
     {"maxSteps", ATOLL_YAML_WHOLE, false, 1, 100000, NULL},
     {"timeoutSeconds", ATOLL_YAML_NUMBER, false, 0, MONTH_S, NULL},
+    {0},
+};
+
+/* A row of the table by which a task's type, requirements and resources choose where it runs. */
+static const struct atoll_yaml_field runtime[] = {
+    {"description", ATOLL_YAML_STRING, false, 0, TEXT, NULL},
+    {"order", ATOLL_YAML_NUMBER, false, 0, 1000000, NULL},
+    {"types", ATOLL_YAML_STRINGS, false, 0, 64, NULL},
+    {"provides", ATOLL_YAML_STRINGS, false, 0, 64, NULL},
+    {"most", ATOLL_YAML_OBJECT, false, 0, 0, limits},
+    {"environment", ATOLL_YAML_NAME, false, 0, 0, NULL},
+    {"provider", ATOLL_YAML_NAME, false, 0, 0, NULL},
     {0},
 };
 
@@ -141,6 +163,7 @@ const struct atoll_yaml_field *const atoll_registry_tables[ATOLL_REGISTRY_KINDS]
     [ATOLL_REGISTRY_AGENT] = agent,
     [ATOLL_REGISTRY_TOOL] = tool,
     [ATOLL_REGISTRY_PROMPT] = prompt,
+    [ATOLL_REGISTRY_RUNTIME] = runtime,
 };
 
 static int refuse(struct atoll_error *err, const char *text, const char *about)
@@ -286,8 +309,25 @@ static int check_mcp(const json_t *mcp, struct atoll_error *err)
                  : refuse(err, "mcp.form must be claude, codex, gemini or opencode, not ", form);
 }
 
+static int check_failures(const json_t *rules, struct atoll_error *err)
+{
+    static const char *const causes[] = {"missing", "key", "rate", "server"};
+
+    for (size_t i = 0; i < json_array_size(rules); i++) {
+        const char *is = json_string_value(json_object_get(json_array_get(rules, i), "is"));
+        size_t k = 0;
+        while (k < ATOLL_ARRAY_LEN(causes) && strcmp(causes[k], is) != 0)
+            k++;
+        if (k == ATOLL_ARRAY_LEN(causes))
+            return refuse(err, "\"is\" of failures must be missing, key, rate or server, not ", is);
+    }
+    return 0;
+}
+
 static int check_agent(const json_t *object, struct atoll_error *err)
 {
+    if (check_failures(json_object_get(object, "failures"), err) < 0)
+        return -EINVAL;
     if (json_object_get(object, "prompt") && json_object_get(object, "instructions"))
         return refuse(err, "give either \"prompt\" or \"instructions\"", "");
     return check_mcp(json_object_get(object, "mcp"), err);

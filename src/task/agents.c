@@ -55,7 +55,8 @@ int atoll_task_agent_find(const struct atoll_tasks *tasks, const json_t *request
 
 /* --- command line --- */
 
-static const char *const values[] = {"instruction", "model", "systemPrompt", "resume", "mcpConfig"};
+static const char *const values[] = {"instruction", "model",     "systemPrompt",
+                                     "resume",      "mcpConfig", "allowedTools"};
 
 /* What stands for a value in the command line and the variables of an agent. */
 static const char *value_of(const struct atoll_task *task, const char *name)

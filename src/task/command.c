@@ -23,6 +23,8 @@ struct atoll_task_command {
     struct atoll_reader *reader; /* owned */
     struct atoll_timer stall;
     bool stalled;
+    double cpu_seconds; /* of the sandbox, at cpu_ms; 0: not known */
+    int64_t cpu_ms;
     uint64_t logged[ATOLL_STREAM_STDERR + 1]; /* what the log has already */
     struct atoll_buf partial[ATOLL_STREAM_STDERR + 1];
     struct atoll_buf tail;
@@ -49,9 +51,10 @@ static void finish(struct atoll_task_command *c, const struct atoll_exec_result 
     task->command = NULL;
     if (c->stalled && !error && result->kind != ATOLL_END_EXITED) {
         (void)atoll_fail(&stalled, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                         "the command printed nothing for %u s and was killed; stallSeconds of the "
-                         "task or its agent sets the time",
-                         c->request.stall_ms / 1000);
+                         "the command printed nothing for %u s, used no CPU time, and was killed; "
+                         "stallSeconds and stallCpuPercent of the task or its agent say when; "
+                         "`atoll task retry %s` runs it again",
+                         c->request.stall_ms / 1000, task->id);
         error = &stalled;
     }
     if (atoll_buf_size(&c->tail) > 0)
@@ -142,18 +145,53 @@ static void kill_it(const struct atoll_task_command *c, const char *who)
         atoll_exec_signal(exec, SIGKILL, true, who, killed, NULL);
 }
 
-static void is_silent(void *arg)
-{
-    struct atoll_task_command *c = arg;
-
-    c->stalled = true;
-    kill_it(c, "the task, because it printed nothing");
-}
+static void is_silent(void *arg);
 
 static void expect_output(struct atoll_task_command *c)
 {
     if (c->request.stall_ms && !c->stalled)
         atoll_timer_set(&c->stall, c->task->tasks->config.loop, c->request.stall_ms, is_silent, c);
+}
+
+/* A command that prints nothing may be at work: then the sandbox uses CPU time. */
+static bool is_at_work(struct atoll_task_command *c, const struct atoll_sandbox_stats *stats)
+{
+    int64_t now_ms = atoll_clock_ms(), since_ms = c->cpu_ms;
+    double used = stats ? stats->cpu_seconds - c->cpu_seconds : 0;
+
+    c->cpu_ms = stats ? now_ms : 0;
+    c->cpu_seconds = stats ? stats->cpu_seconds : 0;
+    return since_ms && stats && now_ms > since_ms &&
+           100000 * used / (double)(now_ms - since_ms) >= c->request.stall_cpu_percent;
+}
+
+static void end_if_idle(struct atoll_task *task, const struct atoll_sandbox_stats *stats)
+{
+    struct atoll_task_command *c = task->command;
+
+    if (!c || !c->request.stall_ms ||
+        c->stall.loop) /* another command, or it has printed something */
+        return;
+    if (is_at_work(c, stats)) {
+        expect_output(c);
+        return;
+    }
+    c->stalled = true;
+    kill_it(c, "the task, because it does nothing");
+}
+
+static void is_silent(void *arg)
+{
+    struct atoll_task_command *c = arg;
+
+    atoll_task_figures(c->task, end_if_idle);
+}
+
+/* What the sandbox has used before the command. */
+static void note_cpu(struct atoll_task *task, const struct atoll_sandbox_stats *stats)
+{
+    if (task->command && task->command->request.stall_ms && !task->command->cpu_ms)
+        (void)is_at_work(task->command, stats);
 }
 
 static void pump(void *arg)
@@ -201,6 +239,8 @@ static void follow(struct atoll_task_command *c, struct atoll_exec *exec)
         return;
     }
     atoll_reader_follow(c->reader);
+    if (c->request.stall_ms)
+        atoll_task_figures(c->task, note_cpu);
     if (*c->killer)
         kill_it(c, c->killer);
     pump(c);
@@ -257,6 +297,7 @@ static void start(struct atoll_task_command *c, const struct atoll_task_command_
                       &(struct atoll_exec_start){.argv = argv,
                                                  .env = request->env,
                                                  .user = request->user,
+                                                 .cwd = request->cwd,
                                                  .timeout_ms = request->timeout_ms},
                       started, c);
     free(argv);
@@ -278,9 +319,9 @@ void atoll_task_command_run(struct atoll_task *task,
     c->task = task;
     c->request = *request;
     c->request.argv = c->request.env = NULL;
-    c->request.shown = c->request.user = NULL;
-    (void)snprintf(c->mark, sizeof(c->mark), "atoll-task.%s.%s.%u", task->id, request->name,
-                   task->attempt);
+    c->request.shown = c->request.user = c->request.cwd = NULL;
+    (void)snprintf(c->mark, sizeof(c->mark), "atoll-task.%s.%s.%u.%u", task->id, request->name,
+                   task->attempt, task->tries);
     atoll_buf_init(&c->partial[ATOLL_STREAM_STDOUT], PARTIAL_MAX + 1);
     atoll_buf_init(&c->partial[ATOLL_STREAM_STDERR], PARTIAL_MAX + 1);
     atoll_buf_init(&c->tail, (size_t)2 * ATOLL_TASK_TAIL_MAX + 8);

@@ -59,6 +59,8 @@ void atoll_task_log_remove(struct atoll_tasks *tasks, const char *id)
 
     name_of(id, name);
     (void)unlinkat(tasks->dir_fd, name, 0);
+    (void)snprintf(name, sizeof(name), "%s.pr.md", id); /* the text of its pull request */
+    (void)unlinkat(tasks->dir_fd, name, 0);
 }
 
 static void tell(void *arg)

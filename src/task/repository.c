@@ -12,8 +12,6 @@
  * The steps of a task that use git (git/git.h). The work tree is the directory in which commands of the
  * sandbox start.
  */
-#define TRIES_MAX 3
-#define RETRY_MS 2000         /* doubled for each try */
 #define SOURCE_WAIT_MS 600000 /* for the client's bundle */
 #define RESULT ".git/atoll.bundle"
 #define AUTHOR "Atoll"
@@ -109,21 +107,6 @@ static void run_git_as_user(struct atoll_task *task, const struct atoll_git_requ
     atoll_buf_done(&value);
 }
 
-/* Whether another try may succeed; then it is made later. */
-static bool try_again(struct atoll_task *task, const struct atoll_git_result *result,
-                      const struct atoll_error *error, void (*run)(void *arg))
-{
-    bool temporary = result->failure && (result->failure->problem == ATOLL_GIT_UNREACHABLE ||
-                                         result->failure->problem == ATOLL_GIT_TIMED_OUT);
-
-    if (!temporary || ++task->tries >= TRIES_MAX)
-        return false;
-    atoll_task_log(task, "info", "%s; trying again", error->text);
-    atoll_timer_set(&task->timer, task->tasks->config.loop, RETRY_MS << (task->tries - 1), run,
-                    task);
-    return true;
-}
-
 /* Notes the commit that a result has. */
 static void note_commit(struct atoll_task *task, const char *name,
                         const struct atoll_git_result *result)
@@ -139,15 +122,11 @@ static void note_commit(struct atoll_task *task, const char *name,
 
 /* --- clone --- */
 
-static void clone_again(void *arg);
-
 static void cloned(void *arg, const struct atoll_git_result *result,
                    const struct atoll_error *error)
 {
     struct atoll_task *task = arg;
 
-    if (error && try_again(task, result, error, clone_again))
-        return;
     if (!error)
         note_commit(task, "base", result);
     atoll_task_step_done(task, error);
@@ -184,17 +163,11 @@ static void empty_and_clone(struct atoll_task *task)
 {
     static const char *const argv[] = {"/bin/sh", "-c",
                                        "find . -mindepth 1 -maxdepth 1 -exec rm -rf {} +", NULL};
-    char name[32];
 
-    (void)snprintf(name, sizeof(name), "empty%u", task->tries);
     atoll_task_kill_commands(task, "a task that begins a step again");
-    atoll_task_command_run(task, &(struct atoll_task_command_request){
-                                     .name = name, .argv = argv, .quiet = true, .done = emptied});
-}
-
-static void clone_again(void *arg)
-{
-    empty_and_clone(arg);
+    atoll_task_command_run(task,
+                           &(struct atoll_task_command_request){
+                               .name = "empty", .argv = argv, .quiet = true, .done = emptied});
 }
 
 static void no_source(void *arg)
@@ -203,7 +176,7 @@ static void no_source(void *arg)
     struct atoll_error error;
 
     task->wants_source = false;
-    (void)atoll_fail(&error, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+    (void)atoll_fail(&error, ATOLL_ERR_FAILED_PRECONDITION, ETIMEDOUT,
                      "the client did not send the repository (POST /api/tasks/%s/source)",
                      task->id);
     atoll_task_step_done(task, &error);
@@ -382,9 +355,17 @@ void atoll_task_commit(struct atoll_task *task)
 
 /* --- push --- */
 
-static void push_again(void *arg)
+/* The server has commits that the branch lacks: a retry takes them in first. */
+static void behind(struct atoll_task *task)
 {
-    atoll_task_push(arg);
+    struct atoll_error error;
+
+    atoll_task_note(task, "behind", json_true());
+    (void)atoll_fail(&error, ATOLL_ERR_FAILED_PRECONDITION, EEXIST,
+                     "the branch %.100s of the server has commits that this one lacks; `atoll task "
+                     "retry %s push` puts the task's commits on top of them, and pushes",
+                     atoll_task_fact(task, "branch"), task->id);
+    atoll_task_step_done(task, &error);
 }
 
 static void pushed(void *arg, const struct atoll_git_result *result,
@@ -392,10 +373,13 @@ static void pushed(void *arg, const struct atoll_git_result *result,
 {
     struct atoll_task *task = arg;
 
-    if (error && try_again(task, result, error, push_again))
+    if (error && result->failure && result->failure->problem == ATOLL_GIT_NON_FAST_FORWARD) {
+        behind(task);
         return;
+    }
     if (!error) {
         atoll_task_note(task, "pushed", json_true());
+        (void)json_object_del(task->facts, "behind");
         atoll_task_log(task, "info", "pushed %s", atoll_task_fact(task, "branch"));
     }
     atoll_task_step_done(task, error);
@@ -448,13 +432,84 @@ static void push_now(struct atoll_task *task)
                     *host ? host : NULL, pushed);
 }
 
+static void found_rebased(void *arg, const struct atoll_git_result *result,
+                          const struct atoll_error *error)
+{
+    struct atoll_task *task = arg;
+
+    if (!error)
+        note_commit(task, "commit", result);
+    if (error)
+        atoll_task_step_done(task, error);
+    else
+        push_now(task);
+}
+
+static void given_up(struct atoll_task *task, const struct atoll_exec_result *result ATOLL_UNUSED,
+                     const char *tail ATOLL_UNUSED, const struct atoll_error *error)
+{
+    struct atoll_error failed;
+
+    if (!error)
+        (void)atoll_fail(
+            &failed, ATOLL_ERR_ABORTED, EEXIST,
+            "the changes of the task and those on the server's branch %.100s conflict; "
+            "merge them in the sandbox (atoll shell %s), or take another branch; then "
+            "`atoll task retry %s push`",
+            atoll_task_fact(task, "branch"), atoll_task_fact(task, "sandbox_id"), task->id);
+    atoll_task_step_done(task, error ? error : &failed);
+}
+
+static void taken_in(void *arg, const struct atoll_git_result *result,
+                     const struct atoll_error *error)
+{
+    static const char *const argv[] = {"/bin/sh", "-c", "git rebase --abort", NULL};
+    struct atoll_task *task = arg;
+
+    if (error && result->failure && result->failure->problem == ATOLL_GIT_CONFLICT)
+        atoll_task_command_run(task,
+                               &(struct atoll_task_command_request){
+                                   .name = "abort", .argv = argv, .quiet = true, .done = given_up});
+    else if (error)
+        atoll_task_step_done(task, error);
+    else
+        run_git(task, &(struct atoll_git_request){.op = ATOLL_GIT_LOG, .limit = 1}, found_rebased);
+}
+
+/* Puts the task's commits on top of those that the server has. */
+static void take_in(struct atoll_task *task)
+{
+    char host[ATOLL_TASK_HOST_MAX] = "";
+
+    (void)atoll_task_host(task, host);
+    atoll_task_log(task, "info", "taking in the commits of the server");
+    run_git_as_user(task,
+                    &(struct atoll_git_request){
+                        .op = ATOLL_GIT_PULL,
+                        .remote = "origin",
+                        .ref = atoll_task_fact(task, "branch"),
+                        .rebase = true,
+                        .author_name = commit_text(task, "authorName", AUTHOR),
+                        .author_email = commit_text(task, "authorEmail", AUTHOR_EMAIL),
+                    },
+                    *host ? host : NULL, taken_in);
+}
+
+static void push_or_take_in(struct atoll_task *task)
+{
+    if (json_is_true(json_object_get(task->facts, "behind")))
+        take_in(task);
+    else
+        push_now(task);
+}
+
 static void alone(struct atoll_task *task, const struct atoll_exec_result *result ATOLL_UNUSED,
                   const char *tail ATOLL_UNUSED, const struct atoll_error *error)
 {
     if (error)
         atoll_task_step_done(task, error);
     else
-        push_now(task);
+        push_or_take_in(task);
 }
 
 /* Ends what the agent has left: it could read the credentials in the memory of git. Only where the
@@ -463,15 +518,13 @@ static void push_alone(struct atoll_task *task)
 {
     static const char *const argv[] = {"/bin/sh", "-c", "kill -9 -1", NULL};
     const char *provider = atoll_task_fact(task, "provider");
-    char name[32];
 
-    (void)snprintf(name, sizeof(name), "alone%u", task->tries);
     if (strcmp(provider, "native") == 0 || strcmp(provider, "gvisor") == 0)
         atoll_task_command_run(
             task, &(struct atoll_task_command_request){
-                      .name = name, .argv = argv, .user = "root", .quiet = true, .done = alone});
+                      .name = "alone", .argv = argv, .user = "root", .quiet = true, .done = alone});
     else
-        push_now(task);
+        push_or_take_in(task);
 }
 
 void atoll_task_push(struct atoll_task *task)

@@ -24,7 +24,9 @@ struct atoll_tasks_config {
     struct atoll_registry *registry; /* its agents and environments */
     struct atoll_store *store;
     struct atoll_secrets *secrets;
-    int state_fd; /* of the state directory; logs are in tasks/ */
+    int state_fd;                  /* of the state directory; logs are in tasks/ */
+    const char *state_dir;         /* its path */
+    const char *pull_request_hook; /* a program of the operator; "": none */
     /* Decodes the member "sandbox" of a request. *ret borrows from *ret_hold until release(). */
     int (*decode)(const json_t *sandbox, struct atoll_options *ret, void **ret_hold,
                   struct atoll_error *err);
@@ -91,9 +93,12 @@ bool atoll_tasks_before(struct atoll_tasks *tasks, const char *tenant, int64_t c
 int atoll_tasks_cancel(struct atoll_tasks *tasks, const char *id, const char *who,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Starts a failed or canceled task again, from `step`; NULL: from the one that failed. Without its
- * sandbox it begins anew. NOT_FOUND, INVALID_ARGUMENT (no such step), FAILED_PRECONDITION. */
+ * sandbox it begins anew. budget: replaces members of its budget; or NULL. NOT_FOUND, INVALID_ARGUMENT
+ * (no such step), FAILED_PRECONDITION. */
 int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *step,
-                      struct atoll_error *err) ATOLL_MUST_CHECK;
+                      const json_t *budget, struct atoll_error *err) ATOLL_MUST_CHECK;
+bool atoll_tasks_is_step(const char *name);
+
 /* Forgets an ended task and its log. FAILED_PRECONDITION. */
 int atoll_tasks_remove(struct atoll_tasks *tasks, const char *id,
                        struct atoll_error *err) ATOLL_MUST_CHECK;

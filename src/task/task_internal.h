@@ -4,6 +4,7 @@
 #include "base/map.h"
 #include "base/rand.h"
 #include "loop/steps.h"
+#include "loop/workers.h"
 #include "task/task.h"
 
 /*
@@ -22,10 +23,12 @@ struct atoll_task {
     struct atoll_error error;
     int64_t created_unix_ms, started_unix_ms, ended_unix_ms;
 
-    struct atoll_steps steps;           /* in progress while state is RUNNING */
-    size_t at;                          /* index of the step that runs or failed; count: none */
-    struct atoll_list queue;            /* node, while WAITING */
-    struct atoll_timer timer;           /* of the step: a retry, or the wait for a source */
+    struct atoll_steps steps; /* in progress while state is RUNNING */
+    size_t at;                /* index of the step that runs or failed; count: none */
+    struct atoll_list queue;  /* node, while WAITING */
+    struct atoll_timer timer; /* of the step: a retry, or the wait for a source */
+    struct atoll_timer step_timer, budget_timer;
+    struct atoll_task_program *program; /* of the host, that runs; or NULL */
     unsigned tries;                     /* of the step */
     struct atoll_task_command *command; /* that runs; or NULL */
     bool wants_source;
@@ -35,6 +38,7 @@ struct atoll_task {
     char *memory_text; /* owned; while it is written */
     char *mcp_text;    /* mcp_servers.c: likewise */
     void (*next)(struct atoll_task *task);
+    void (*layer_failed)(struct atoll_task *task, const struct atoll_error *error);
 
     int log_fd;
     uint64_t log_bytes, output_bytes;
@@ -48,6 +52,7 @@ struct atoll_tasks {
     struct atoll_map by_id;    /* of struct atoll_task, owned */
     struct atoll_list waiting; /* by atoll_task.queue, oldest first */
     bool draining, admitting;
+    struct atoll_workers *workers;            /* for programs of the operator; NULL: none yet */
     int dir_fd;                               /* of the logs */
     void (*ended)(void *arg, const char *id); /* or NULL */
     void *ended_arg;
@@ -76,12 +81,82 @@ size_t atoll_task_step_find(const char *name);
 void atoll_task_run(struct atoll_task *task);
 /* Ends what the current step waits for. */
 void atoll_task_interrupt(struct atoll_task *task, const char *who);
+/* The same with an error of the step, which the task fails with. */
+void atoll_task_stop(struct atoll_task *task, const struct atoll_error *error);
 /* The source was written. */
 void atoll_task_go_on(struct atoll_task *task);
 /* Kills what runs in the sandbox, if it is the task's own. */
 void atoll_task_kill_commands(struct atoll_task *task, const char *who);
 /* Completes the current step. */
 void atoll_task_step_done(struct atoll_task *task, const struct atoll_error *error);
+
+/* Runs a shell command of a step; `done` may be atoll_task_command_ended(), which completes the step. */
+void atoll_task_shell(struct atoll_task *task, const char *name, const char *text,
+                      void (*done)(struct atoll_task *task, const struct atoll_exec_result *result,
+                                   const char *tail, const struct atoll_error *error));
+void atoll_task_command_ended(struct atoll_task *task, const struct atoll_exec_result *result,
+                              const char *tail, const struct atoll_error *error);
+
+/* sandbox.c */
+#define ATOLL_TASK_AGENT_TIMEOUT_S 3600
+void atoll_task_sandbox(struct atoll_task *task); /* a step */
+/* Whether the agent can be installed into a template of its own, from which the sandbox is made anew. */
+bool atoll_task_has_layer(const struct atoll_task *task, const json_t *agent);
+/* Does that, and completes the step; or `failed` is called, with an error unless the task was stopped. */
+void atoll_task_layer(struct atoll_task *task,
+                      void (*failed)(struct atoll_task *task, const struct atoll_error *error));
+/* A number of the request, or else of the agent. */
+double atoll_task_number(const struct atoll_task *task, const json_t *agent, const char *name,
+                         double otherwise);
+/* The agent as it is in the registry now. */
+int atoll_task_agent_now(struct atoll_task *task, const json_t **ret,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* run.c: steps */
+void atoll_task_install(struct atoll_task *task);
+void atoll_task_run_agent(struct atoll_task *task);
+
+/* runtimes.c: what the task's type, requirements and resources choose: {"name", "why", "environment",
+ * "provider"}, owned by the caller; NULL: it has none of them. FAILED_PRECONDITION: nothing fits. */
+int atoll_task_runtime(const struct atoll_tasks *tasks, const json_t *request, json_t **ret,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* failure.c: the error of an agent that failed, by its words */
+void atoll_task_explain(const struct atoll_task *task, const json_t *agent,
+                        const struct atoll_exec_result *result, const char *tail,
+                        struct atoll_error *err);
+
+/* budget.c: what a task uses */
+void atoll_task_budget_begin(struct atoll_task *task);
+/* For a retry. */
+void atoll_task_budget_forget(struct atoll_task *task);
+/* The agent has reported usage. */
+void atoll_task_budget_usage(struct atoll_task *task);
+/* Asks for the figures of the sandbox; stats NULL: it does not answer. No call if the task is gone. */
+void atoll_task_figures(struct atoll_task *task,
+                        void (*got)(struct atoll_task *task,
+                                    const struct atoll_sandbox_stats *stats));
+/* Notes them, then calls next. */
+void atoll_task_measure(struct atoll_task *task, void (*next)(struct atoll_task *task));
+
+/* open.c: a step: the pull request */
+void atoll_task_open(struct atoll_task *task);
+
+/* program.c: a program of the operator */
+struct atoll_task_program_end {
+    int status;       /* of waitpid(); -1: it was not started, or killed */
+    const char *said; /* stdout and, behind it, stderr: its beginning */
+    struct atoll_error error;
+};
+/* input: its stdin, copied. The task waits for it: nothing else may run. */
+void atoll_task_program_run(struct atoll_task *task, const char *path, const char *input,
+                            uint32_t timeout_ms,
+                            void (*done)(struct atoll_task *task,
+                                         const struct atoll_task_program_end *end));
+/* Kills it; its end follows. Accepts a task without one. */
+void atoll_task_program_kill(struct atoll_task *task);
+/* Without its end. */
+void atoll_task_program_drop(struct atoll_task *task);
 
 /* repository.c: the steps that use git */
 void atoll_task_source(struct atoll_task *task);
@@ -104,14 +179,16 @@ void atoll_task_subject(const char *instruction, char out[static 80]);
 
 /* command.c: one command of a step */
 struct atoll_task_command_request {
-    const char *name;        /* unique in the task: part of the mark */
-    const char *const *argv; /* NULL-terminated; copied */
-    const char *const *env;  /* or NULL; copied, and erased when it is started */
-    const char *user;        /* NULL: the sandbox's */
-    uint32_t timeout_ms;     /* 0: none */
-    uint32_t stall_ms;       /* killed when it prints nothing for so long; 0: never */
-    const char *shown;       /* in the log when it is started; NULL: it is not shown */
-    bool quiet;              /* its output is not in the log */
+    const char *name;         /* unique in the task: part of the mark */
+    const char *const *argv;  /* NULL-terminated; copied */
+    const char *const *env;   /* or NULL; copied, and erased when it is started */
+    const char *user;         /* NULL: the sandbox's */
+    const char *cwd;          /* likewise */
+    uint32_t timeout_ms;      /* 0: none */
+    uint32_t stall_ms;        /* killed when it prints nothing for so long; 0: never */
+    double stall_cpu_percent; /* not killed if the sandbox uses that much of one CPU meanwhile */
+    const char *shown;        /* in the log when it is started; NULL: it is not shown */
+    bool quiet;               /* its output is not in the log */
     /* One line of stdout, without its end; or NULL. */
     void (*line)(struct atoll_task *task, const char *line, size_t n);
     /* result: of the command; error: it could not be run, or its result is unknown. The output so far

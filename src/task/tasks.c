@@ -108,7 +108,10 @@ static void task_free(struct atoll_task *task)
 {
     atoll_timer_cancel(&task->timer);
     atoll_timer_cancel(&task->telling);
+    atoll_timer_cancel(&task->step_timer);
+    atoll_timer_cancel(&task->budget_timer);
     atoll_task_command_drop(task);
+    atoll_task_program_drop(task);
     atoll_list_remove(&task->queue);
     atoll_task_unwatched(task);
     atoll_task_log_close(task);
@@ -193,6 +196,8 @@ struct atoll_tasks *atoll_tasks_free(struct atoll_tasks *tasks)
     while ((task = atoll_map_next(&tasks->by_id, &pos)))
         task_free(task);
     atoll_map_done(&tasks->by_id);
+    if (tasks->workers)
+        (void)atoll_workers_free(tasks->workers);
     if (tasks->dir_fd >= 0)
         (void)close(tasks->dir_fd);
     free(tasks);
@@ -329,15 +334,24 @@ static void begin(struct atoll_task *task)
     atoll_task_run(task);
 }
 
+static double priority_of(const struct atoll_task *task)
+{
+    return json_number_value(atoll_task_object(task, "priority"));
+}
+
+/* The one with the highest priority, and of these the oldest, of a tenant that has a place. */
 static struct atoll_task *next_admitted(struct atoll_tasks *tasks)
 {
+    struct atoll_task *best = NULL;
+
     ATOLL_LIST_FOREACH (&tasks->waiting, node) {
         struct atoll_task *task = ATOLL_CONTAINER_OF(node, struct atoll_task, queue);
-        if (count(tasks, task->tenant, ATOLL_TASK_RUNNING, ATOLL_TASK_RUNNING, NULL) <
-            ATOLL_TASKS_RUNNING_MAX)
-            return task;
+        if ((!best || priority_of(task) > priority_of(best)) &&
+            count(tasks, task->tenant, ATOLL_TASK_RUNNING, ATOLL_TASK_RUNNING, NULL) <
+                ATOLL_TASKS_RUNNING_MAX)
+            best = task;
     }
-    return NULL;
+    return best;
 }
 
 /* Starts waiting tasks of tenants that have a place. A task that fails at once leads here again, from
@@ -415,8 +429,11 @@ int atoll_tasks_start(struct atoll_tasks *tasks, const char *tenant, json_t *req
     struct atoll_task_agent agent;
     struct atoll_task *task;
     char id[ATOLL_ID_LEN + 1], **variables = NULL;
+    json_t *runtime = NULL;
     int r = atoll_task_agent_find(tasks, request, &agent, err);
 
+    if (r == 0)
+        r = atoll_task_runtime(tasks, request, &runtime, err);
     if (r == 0)
         r = atoll_task_split_url(request, err);
     if (r == 0 && count(tasks, tenant, ATOLL_TASK_WAITING, ATOLL_TASK_WAITING, NULL) >=
@@ -428,6 +445,7 @@ int atoll_tasks_start(struct atoll_tasks *tasks, const char *tenant, json_t *req
                        ATOLL_TASK_REQUEST_MAX / 1024);
     if (r < 0) {
         json_decref(request);
+        json_decref(runtime);
         return r;
     }
     atoll_rand_id(id, ATOLL_ID_LEN);
@@ -436,6 +454,8 @@ int atoll_tasks_start(struct atoll_tasks *tasks, const char *tenant, json_t *req
     task->facts = json_object();
     task->created_unix_ms = atoll_clock_unix_ms();
     atoll_task_note(task, "agent", json_string(agent.name));
+    if (runtime)
+        atoll_task_note(task, "runtime", runtime);
     r = atoll_task_agent_env(task, agent.object, &variables, err); /* are its keys there? */
     atoll_task_strings_free(variables);
     if (r == 0)
@@ -495,8 +515,41 @@ int atoll_tasks_cancel(struct atoll_tasks *tasks, const char *id, const char *wh
     return 0;
 }
 
+static void ignore(void *arg ATOLL_UNUSED, const struct atoll_error *error ATOLL_UNUSED)
+{
+}
+
+static void raise_budget(struct atoll_task *task, const json_t *budget)
+{
+    json_t *own = json_object_get(task->request, "budget");
+
+    if (own)
+        (void)json_object_update(own, (json_t *)(uintptr_t)budget);
+    else
+        (void)json_object_set_new(task->request, "budget", json_deep_copy(budget));
+}
+
+/* Whether the task can go on in its sandbox; what is left of a lost one is removed. */
+static bool has_sandbox(struct atoll_task *task)
+{
+    struct atoll_sandbox *sandbox =
+        atoll_engine_find(task->tasks->config.engine, atoll_task_fact(task, "sandbox_id"));
+    struct atoll_sandbox_view view;
+
+    if (!sandbox)
+        return false;
+    atoll_sandbox_get(sandbox, &view);
+    if (view.state != ATOLL_SANDBOX_FAILED && view.state != ATOLL_SANDBOX_STOPPING &&
+        view.state != ATOLL_SANDBOX_UNREACHABLE)
+        return true;
+    if (!atoll_task_text(task, "sandboxId"))
+        atoll_engine_destroy(task->tasks->config.engine, view.id, "a task that begins anew", ignore,
+                             NULL);
+    return false;
+}
+
 int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *step,
-                      struct atoll_error *err)
+                      const json_t *budget, struct atoll_error *err)
 {
     struct atoll_task *task = atoll_task_get(tasks, NULL, id, err);
     size_t at = step ? atoll_task_step_find(step) : 0;
@@ -518,8 +571,11 @@ int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *ste
         return refuse_more(err);
     if (step)
         task->at = at;
-    if (!atoll_engine_find(tasks->config.engine, atoll_task_fact(task, "sandbox_id")))
+    if (!has_sandbox(task))
         task->at = 0;
+    if (budget)
+        raise_budget(task, budget);
+    atoll_task_budget_forget(task);
     if (task->at == 0) {
         (void)json_object_del(task->facts, "sandbox_id");
         atoll_task_memory_forget(task);

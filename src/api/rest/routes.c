@@ -142,7 +142,7 @@ static const struct atoll_route rows[] = {
 
     {ATOLL_POST,   "/api/tasks",           WRITE, FILES,  atoll_rest_task_create, "wait"},
     {ATOLL_GET,    "/api/tasks",           READ,  NONE,   atoll_rest_task_list,
-     "state, limit, all"},
+     "state, agent, agentName, type, branch, repo, swarmId, step, limit, all"},
     {ATOLL_GET,    TASK,                   READ,  NONE,   atoll_rest_task_get, "wait"},
     {ATOLL_DELETE, TASK,                   WRITE, NONE,   atoll_rest_task_remove, ""},
     {ATOLL_GET,    TASK "/log",            READ,  NONE,   atoll_rest_task_log, "offset, follow"},

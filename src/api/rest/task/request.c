@@ -47,9 +47,11 @@ static const struct atoll_field commit_fields[] = {
 
 struct request {
     const char *instruction, *agent, *agent_name, *model, *system_prompt, *resume;
-    const char *environment, *sandbox_id, *branch, *setup, *check, *cleanup, *keys;
-    const json_t *sandbox, *repo, *timeout, *stall, *mcp_servers;
-    const char *const *env, *const *patterns;
+    const char *environment, *sandbox_id, *branch, *setup, *check, *cleanup, *keys, *allowed_tools;
+    const char *type;
+    const json_t *sandbox, *repo, *timeout, *stall, *stall_cpu, *budget, *steps, *priority;
+    const json_t *pull_request, *resources, *mcp_servers;
+    const char *const *env, *const *patterns, *const *requirements;
     bool push, capture, capture_ignored, auto_cleanup;
     struct commit commit;
 };
@@ -73,6 +75,8 @@ static const struct atoll_field fields[] = {
     TEXT("check", check, 16384),
     TEXT("cleanup", cleanup, 16),
     TEXT("keys", keys, 16),
+    TEXT("type", type, 64),
+    TEXT("allowedTools", allowed_tools, 4096),
     {"sandbox", ATOLL_FIELD_JSON, AT(sandbox), 0, 0, NULL, 0},
     {"repo", ATOLL_FIELD_JSON, AT(repo), 0, 0, NULL, 0},
     {"env", ATOLL_FIELD_ENV, AT(env), 0, 0, NULL, 0},
@@ -87,10 +91,60 @@ static const struct atoll_field fields[] = {
     {"commit", ATOLL_FIELD_OBJECT, AT(commit), 0, 0, commit_fields, 0},
     {"timeoutSeconds", ATOLL_FIELD_JSON, AT(timeout), 0, 0, NULL, 0},
     {"stallSeconds", ATOLL_FIELD_JSON, AT(stall), 0, 0, NULL, 0},
+    {"stallCpuPercent", ATOLL_FIELD_JSON, AT(stall_cpu), 0, 0, NULL, 0},
+    {"budget", ATOLL_FIELD_JSON, AT(budget), 0, 0, NULL, 0},
+    {"steps", ATOLL_FIELD_JSON, AT(steps), 0, 0, NULL, 0},
+    {"priority", ATOLL_FIELD_JSON, AT(priority), 0, 0, NULL, 0},
+    {"pullRequest", ATOLL_FIELD_JSON, AT(pull_request), 0, 0, NULL, 0},
+    {"requirements", ATOLL_FIELD_STRINGS, AT(requirements), 0, 32, NULL, 0},
+    {"resources", ATOLL_FIELD_JSON, AT(resources), 0, 0, NULL, 0},
     {0},
 };
 #undef TEXT
 #undef AT
+
+/* Type, requirements and resources may be members of "metadata". The resources are limits of the sandbox. */
+static void lift_metadata(json_t *root)
+{
+    static const char *const names[] = {"type", "requirements", "resources"};
+    json_t *metadata = json_object_get(root, "metadata"), *limits, *sandbox, *resources;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++) {
+        json_t *value = json_object_get(metadata, names[i]);
+        if (value && !json_object_get(root, names[i]))
+            (void)json_object_set(root, names[i], value);
+        (void)json_object_del(metadata, names[i]);
+    }
+    if (json_is_object(metadata) && json_object_size(metadata) == 0)
+        (void)json_object_del(root, "metadata");
+    resources = json_object_get(root, "resources");
+    if (!json_is_object(resources) || json_object_get(root, "sandboxId"))
+        return;
+    if (!json_object_get(root, "sandbox"))
+        (void)json_object_set_new(root, "sandbox", json_object());
+    sandbox = json_object_get(root, "sandbox");
+    if (!json_object_get(sandbox, "limits"))
+        (void)json_object_set_new(sandbox, "limits", json_object());
+    limits = json_object_get(sandbox, "limits");
+    (void)json_object_update_missing(limits, resources);
+}
+
+/* A list of tools is one text for the command line of the agent. */
+static void join_tools(json_t *root)
+{
+    const json_t *tools = json_object_get(root, "allowedTools");
+    struct atoll_buf text;
+
+    if (!json_is_array(tools))
+        return;
+    atoll_buf_init(&text, 8192);
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const char *tool = json_string_value(json_array_get(tools, i));
+        (void)!atoll_buf_appendf(&text, "%s%s", i ? "," : "", tool ? tool : "");
+    }
+    (void)json_object_set_new(root, "allowedTools", json_string(atoll_buf_str(&text)));
+    atoll_buf_done(&text);
+}
 
 /* Members that programs know by other names, and a repository that is only a URL. */
 static void normalize(json_t *root)
@@ -105,9 +159,18 @@ static void normalize(json_t *root)
             (void)json_object_del(root, names[i][0]);
         }
     }
+    lift_metadata(root);
+    join_tools(root);
     value = json_object_get(root, "repo");
     if (json_is_string(value))
         (void)json_object_set_new(root, "repo", json_pack("{s:O}", "url", value));
+}
+
+static bool is_one_of(const char *text, const char *const *words)
+{
+    while (text && *words && strcmp(text, *words) != 0)
+        words++;
+    return !text || *words;
 }
 
 static int check_seconds(const json_t *value, const char *name, struct atoll_error *err)
@@ -116,6 +179,99 @@ static int check_seconds(const json_t *value, const char *name, struct atoll_err
                   json_number_value(value) > WEEK_S))
         return atoll_fields_refuse(err, "", name, value, "a number of seconds, at most a week");
     return 0;
+}
+
+/* An object of numbers with these names. */
+static int check_numbers(const json_t *object, const char *where, const char *const *names,
+                         struct atoll_error *err)
+{
+    const char *name;
+    json_t *value;
+
+    if (object && !json_is_object(object))
+        return atoll_fields_refuse(err, "", where, object, "an object of numbers");
+    json_object_foreach((json_t *)(uintptr_t)object, name, value)
+    {
+        if (!is_one_of(name, names))
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s has no member \"%.64s\"",
+                              where, name);
+        if (!json_is_number(value) || !(json_number_value(value) > 0))
+            return atoll_fields_refuse(err, where, name, value, "a number above 0");
+    }
+    return 0;
+}
+
+int atoll_rest_task_check_budget(const json_t *budget, struct atoll_error *err)
+{
+    static const char *const names[] = {"tokens", "costUsd", "cpuSeconds", "wallSeconds", NULL};
+
+    return check_numbers(budget, "budget", names, err);
+}
+
+static int check_steps(const json_t *steps, struct atoll_error *err)
+{
+    static const char *const names[] = {"timeoutSeconds", "tries", NULL};
+    const char *name;
+    json_t *value;
+
+    if (steps && !json_is_object(steps))
+        return atoll_fields_refuse(err, "", "steps", steps, "an object by names of steps");
+    json_object_foreach((json_t *)(uintptr_t)steps, name, value)
+    {
+        const json_t *tries = json_object_get(value, "tries");
+        if (!atoll_tasks_is_step(name))
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "a task has no step %.64s",
+                              name);
+        if (check_numbers(value, "steps", names, err) < 0 ||
+            check_seconds(json_object_get(value, "timeoutSeconds"), "timeoutSeconds", err) < 0)
+            return -EINVAL;
+        if (tries && !(json_is_integer(tries) && json_integer_value(tries) <= 10))
+            return atoll_fields_refuse(err, "steps", "tries", tries, "a whole number, at most 10");
+    }
+    return 0;
+}
+
+struct pull_request {
+    const char *title, *body, *base;
+    bool draft;
+};
+
+#define AT(member) offsetof(struct pull_request, member)
+static const struct atoll_field pull_request_fields[] = {
+    {"title", ATOLL_FIELD_STRING, AT(title), 1, 256, NULL, 0},
+    {"body", ATOLL_FIELD_STRING, AT(body), 1, 32768, NULL, 0},
+    {"base", ATOLL_FIELD_STRING, AT(base), 1, 200, NULL, 0},
+    {"draft", ATOLL_FIELD_BOOL, AT(draft), 0, 0, NULL, 0},
+    {0},
+};
+#undef AT
+
+static int check_pull_request(struct atoll_body *body, const json_t *value, struct atoll_error *err)
+{
+    struct pull_request decoded = {0};
+    const struct atoll_field_set set = {pull_request_fields, &decoded};
+
+    if (!value || json_is_boolean(value))
+        return 0;
+    if (!json_is_object(value))
+        return atoll_fields_refuse(err, "", "pullRequest", value, "true, false or an object");
+    return atoll_fields_decode(body, value, "pullRequest", &set, 1, err);
+}
+
+static int check_more(struct atoll_body *body, const struct request *q, struct atoll_error *err)
+{
+    if (q->resources && !json_is_object(q->resources))
+        return atoll_fields_refuse(err, "", "resources", q->resources,
+                                   "an object, as the limits of a sandbox");
+    if (q->priority && !(json_is_number(q->priority) && json_number_value(q->priority) >= -1000 &&
+                         json_number_value(q->priority) <= 1000))
+        return atoll_fields_refuse(err, "", "priority", q->priority, "a number from -1000 to 1000");
+    if (q->stall_cpu && !(json_is_number(q->stall_cpu) && json_number_value(q->stall_cpu) >= 0))
+        return atoll_fields_refuse(err, "", "stallCpuPercent", q->stall_cpu,
+                                   "a number of percent of one CPU");
+    if (atoll_rest_task_check_budget(q->budget, err) < 0 || check_steps(q->steps, err) < 0)
+        return -EINVAL;
+    return check_pull_request(body, q->pull_request, err);
 }
 
 static int check_repo(struct atoll_body *body, const json_t *object, struct atoll_error *err)
@@ -187,13 +343,6 @@ static int check_servers(const json_t *servers, struct atoll_error *err)
 static const char *const cleanups[] = {"always", "success", "never", NULL};
 static const char *const places[] = {"egress", "environment", NULL};
 
-static bool is_one_of(const char *text, const char *const *words)
-{
-    while (text && *words && strcmp(text, *words) != 0)
-        words++;
-    return !text || *words;
-}
-
 static int check_request(struct atoll_body *body, const struct request *q, struct atoll_error *err)
 {
     if (!q->instruction)
@@ -207,6 +356,7 @@ static int check_request(struct atoll_body *body, const struct request *q, struc
                           "keys must be \"egress\" or \"environment\"");
     if (check_seconds(q->timeout, "timeoutSeconds", err) < 0 ||
         check_seconds(q->stall, "stallSeconds", err) < 0 || check_repo(body, q->repo, err) < 0 ||
+        check_more(body, q, err) < 0 ||
         (q->patterns && atoll_artifacts_check(q->patterns, err) < 0) ||
         check_servers(q->mcp_servers, err) < 0)
         return -EINVAL;

@@ -128,6 +128,25 @@ void atoll_rest_task_get(struct atoll_api_call *call, const uint8_t *body ATOLL_
         reply_view(call, 200, call->params.name);
 }
 
+/* Filters by what the request or the answer has: agent, agentName, type, branch, repo, swarmId, step. */
+static bool is_listed(const struct atoll_api_call *call, const struct atoll_task_view *view)
+{
+    static const char *const names[] = {"agent", "agentName", "type", "branch", "swarmId"};
+    const char *step = atoll_http_query(call->req, "step");
+    const char *repo = atoll_http_query(call->req, "repo");
+    const char *url =
+        json_string_value(json_object_get(json_object_get(view->request, "repo"), "url"));
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++) {
+        const char *wanted = atoll_http_query(call->req, names[i]);
+        const char *has = json_string_value(json_object_get(view->facts, names[i]));
+        has = has ? has : json_string_value(json_object_get(view->request, names[i]));
+        if (wanted && !(has && strcmp(has, wanted) == 0))
+            return false;
+    }
+    return (!step || strcmp(step, view->step) == 0) && (!repo || (url && strcmp(url, repo) == 0));
+}
+
 void atoll_rest_task_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                           size_t n ATOLL_UNUSED)
 {
@@ -149,7 +168,7 @@ void atoll_rest_task_list(struct atoll_api_call *call, const uint8_t *body ATOLL
     atoll_json_open(&out, "tasks", '[');
     while (limit > 0 && atoll_tasks_before(tasks_of(call), atoll_api_list_tenant(call),
                                            view.created_unix_ms, view.id, &view)) {
-        if (state && view.state != wanted)
+        if ((state && view.state != wanted) || !is_listed(call, &view))
             continue;
         atoll_view_task(&out, NULL, call->engine, &view, false);
         limit--;
@@ -226,9 +245,11 @@ void atoll_rest_task_retry(struct atoll_api_call *call, const uint8_t *bytes, si
 {
     struct {
         const char *step;
+        const json_t *budget;
     } q = {0};
     static const struct atoll_field retry_fields[] = {
         {"step", ATOLL_FIELD_STRING, 0, 1, 32, NULL, 0},
+        {"budget", ATOLL_FIELD_JSON, sizeof(q.step), 0, 0, NULL, 0},
         {0},
     };
     struct atoll_task_view view;
@@ -237,9 +258,11 @@ void atoll_rest_task_retry(struct atoll_api_call *call, const uint8_t *bytes, si
     int r = atoll_body_decode(&body, bytes, n, retry_fields, &q, &error);
 
     if (r == 0)
+        r = atoll_rest_task_check_budget(q.budget, &error);
+    if (r == 0)
         r = atoll_rest_task_find(call, &view, &error);
     if (r == 0)
-        r = atoll_tasks_retry(tasks_of(call), call->params.name, q.step, &error);
+        r = atoll_tasks_retry(tasks_of(call), call->params.name, q.step, q.budget, &error);
     if (r < 0)
         atoll_api_fail(call, &error);
     else

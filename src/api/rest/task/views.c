@@ -9,10 +9,20 @@
 #define FILE_MAX ((size_t)64 * 1024)    /* a larger one is only named */
 #define FILES_MAX ((size_t)1024 * 1024) /* all contents together */
 
+static void view_json(struct atoll_json_out *out, const char *key, const json_t *value)
+{
+    char *text = atoll_json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY);
+
+    if (text)
+        atoll_json_raw(out, key, text);
+    free(text);
+}
+
 static void view_request(struct atoll_json_out *out, const json_t *request)
 {
-    static const char *const texts[] = {"instruction", "agentName", "model",
-                                        "environment", "swarmId",   "swarmMember"};
+    static const char *const texts[] = {"instruction", "agentName",   "model", "environment",
+                                        "swarmId",     "swarmMember", "type"};
+    static const char *const objects[] = {"budget", "requirements", "resources", "priority"};
     const char *url = json_string_value(json_object_get(json_object_get(request, "repo"), "url"));
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(texts); i++) {
@@ -20,8 +30,22 @@ static void view_request(struct atoll_json_out *out, const json_t *request)
         if (text)
             atoll_json_text(out, texts[i], text);
     }
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(objects); i++)
+        if (json_object_get(request, objects[i]))
+            view_json(out, objects[i], json_object_get(request, objects[i]));
     if (url)
         atoll_json_text(out, "repo", url);
+}
+
+/* Left out of lists. */
+static bool is_large(const char *fact)
+{
+    static const char *const names[] = {"output", "changes", "steps", "pull_request"};
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++)
+        if (strcmp(fact, names[i]) == 0)
+            return true;
+    return false;
 }
 
 static void view_facts(struct atoll_json_out *out, const json_t *facts, bool whole)
@@ -31,14 +55,9 @@ static void view_facts(struct atoll_json_out *out, const json_t *facts, bool who
 
     json_object_foreach((json_t *)(uintptr_t)facts, name, value)
     {
-        char *text;
-        if (name[0] == '_' ||
-            (!whole && (strcmp(name, "output") == 0 || strcmp(name, "changes") == 0)))
+        if (name[0] == '_' || (!whole && is_large(name)))
             continue;
-        text = atoll_json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY);
-        if (text)
-            atoll_json_raw(out, name, text);
-        free(text);
+        view_json(out, name, value);
     }
 }
 

@@ -1,0 +1,192 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "task/task_internal.h"
+
+/*
+ * The steps that install the agent and run it.
+ */
+#define STALL_CPU_PERCENT 5 /* of one CPU: what an agent that waits may use */
+
+static void install_here(struct atoll_task *task, const char *install)
+{
+    atoll_task_shell(task, "install", install, atoll_task_command_ended);
+}
+
+/* Without the template the agent is installed in the sandbox itself. */
+static void has_no_layer(struct atoll_task *task, const struct atoll_error *error)
+{
+    const json_t *agent = NULL;
+    struct atoll_error failed;
+
+    if (task->steps.error.kind != ATOLL_ERR_NONE) { /* stopped meanwhile */
+        atoll_task_step_done(task, error);
+        return;
+    }
+    atoll_task_log(task, "info", "%s; installing it in this sandbox", error->text);
+    if (atoll_task_agent_now(task, &agent, &failed) < 0)
+        atoll_task_step_done(task, &failed);
+    else
+        install_here(task, json_string_value(json_object_get(agent, "install")));
+}
+
+static void looked(struct atoll_task *task, const struct atoll_exec_result *result,
+                   const char *tail ATOLL_UNUSED, const struct atoll_error *error)
+{
+    const json_t *agent = NULL;
+    struct atoll_error failed;
+    const char *install;
+
+    if (error || (result->kind == ATOLL_END_EXITED && result->code == 0)) {
+        atoll_task_step_done(task, error);
+        return;
+    }
+    if (atoll_task_agent_now(task, &agent, &failed) < 0) {
+        atoll_task_step_done(task, &failed);
+        return;
+    }
+    install = json_string_value(json_object_get(agent, "install"));
+    if (install && atoll_task_has_layer(task, agent)) {
+        atoll_task_layer(task, has_no_layer);
+        return;
+    }
+    if (install) {
+        install_here(task, install);
+        return;
+    }
+    (void)atoll_fail(&failed, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
+                     "the sandbox does not have the agent, and the registry does not say how to "
+                     "install it; use a template or an environment that has it, then `atoll task "
+                     "retry %s sandbox`",
+                     task->id);
+    atoll_task_step_done(task, &failed);
+}
+
+void atoll_task_install(struct atoll_task *task)
+{
+    const char *argv[] = {"/bin/sh", "-c", NULL, NULL};
+    const json_t *agent;
+    struct atoll_error error;
+
+    if (atoll_task_agent_now(task, &agent, &error) < 0) {
+        atoll_task_step_done(task, &error);
+        return;
+    }
+    argv[2] = json_string_value(json_object_get(agent, "check"));
+    if (!argv[2]) {
+        atoll_task_step_done(task, NULL);
+        return;
+    }
+    if (!atoll_engine_find(task->tasks->config.engine, atoll_task_fact(task, "sandbox_id"))) {
+        atoll_task_sandbox(task); /* an earlier daemon was about to make it anew, with the agent */
+        return;
+    }
+    atoll_task_command_run(
+        task,
+        &(struct atoll_task_command_request){
+            .name = "look", .argv = argv, .timeout_ms = 60000, .quiet = true, .done = looked});
+}
+
+static void agent_said(struct atoll_task *task, const char *line, size_t n)
+{
+    const json_t *agent;
+    struct atoll_error error;
+
+    if (atoll_task_agent_now(task, &agent, &error) < 0)
+        return;
+    if (json_object_get(agent, "output")) {
+        atoll_task_agent_line(task, agent, line, n);
+        atoll_task_budget_usage(task);
+    } else if (atoll_buf_append(&task->said, line, n) == 0) {
+        (void)!atoll_buf_appends(&task->said, "\n");
+    }
+}
+
+static void step_succeeded(struct atoll_task *task)
+{
+    atoll_task_step_done(task, NULL);
+}
+
+static void agent_done(struct atoll_task *task, const struct atoll_exec_result *result,
+                       const char *tail, const struct atoll_error *error)
+{
+    struct atoll_error failed;
+    const json_t *agent;
+
+    if (atoll_buf_size(&task->said) > 0)
+        atoll_task_note(
+            task, "output",
+            json_stringn((const char *)atoll_buf_head(&task->said), atoll_buf_size(&task->said)));
+    if (!error) {
+        if (result->kind == ATOLL_END_EXITED)
+            atoll_task_note(task, "exit_code", json_integer(result->code));
+        atoll_task_note(task, "agent_ms", json_integer(result->duration_ms));
+    }
+    if (!error && !(result->kind == ATOLL_END_EXITED && result->code == 0)) {
+        if (atoll_task_agent_now(task, &agent, &failed) == 0)
+            atoll_task_explain(task, agent, result, tail, &failed);
+        error = &failed;
+    }
+    if (error)
+        atoll_task_step_done(task, error);
+    else
+        atoll_task_memory_take(task, step_succeeded);
+}
+
+static void start_agent(struct atoll_task *task)
+{
+    static const char *const results[] = {"output", "usage", "agent_error", "agent_session",
+                                          "exit_code"};
+    char **argv = NULL, **env = NULL;
+    const json_t *agent;
+    struct atoll_error error;
+    int r = atoll_task_agent_now(task, &agent, &error);
+
+    if (task->steps.error.kind != ATOLL_ERR_NONE) { /* canceled meanwhile */
+        atoll_task_step_done(task, NULL);
+        return;
+    }
+    /* The output is read again from its beginning. */
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(results); i++)
+        (void)json_object_del(task->facts, results[i]);
+    atoll_buf_clear(&task->said);
+    if (r == 0)
+        r = atoll_task_agent_env(task, agent, &env, &error);
+    if (r == 0 && !(argv = atoll_task_agent_argv(task, agent)))
+        r = atoll_fail_errno(&error, ENOMEM, "the command of the agent");
+    if (r == 0)
+        atoll_task_command_run(
+            task,
+            &(struct atoll_task_command_request){
+                .name = "run",
+                .argv = (const char *const *)argv,
+                .env = (const char *const *)env,
+                .timeout_ms = (uint32_t)(1000 * atoll_task_number(task, agent, "timeoutSeconds",
+                                                                  ATOLL_TASK_AGENT_TIMEOUT_S)),
+                .stall_cpu_percent =
+                    atoll_task_number(task, agent, "stallCpuPercent", STALL_CPU_PERCENT),
+                .stall_ms = (uint32_t)(1000 * atoll_task_number(task, agent, "stallSeconds", 0)),
+                .shown = atoll_task_fact(task, "agent"),
+                .line = agent_said,
+                .done = agent_done,
+            });
+    else
+        atoll_task_step_done(task, &error);
+    atoll_task_strings_free(argv);
+    atoll_task_strings_free(env);
+}
+
+static void give_servers(struct atoll_task *task)
+{
+    atoll_task_mcp_give(task, start_agent);
+}
+
+static void give_memory(struct atoll_task *task)
+{
+    atoll_task_memory_give(task, give_servers);
+}
+
+void atoll_task_run_agent(struct atoll_task *task)
+{
+    atoll_task_capture_begin(task, give_memory);
+}

@@ -1,0 +1,306 @@
+"""Tasks that go wrong: each has a step that failed, a message that says what to do, and a retry that works."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+from daemons import BUILD, ROOT, running, wait_until
+from git_server import PASSWORD, USER, GitServer, git
+from networks import FAR, networked
+from rest import Rest
+
+PORT = 8080
+# It fails in the words of real agents.
+FLAKY = """environment: Bash
+command: [sh, -c, "{instruction}"]
+keys: [OPENAI_API_KEY]
+failures: [{text: "plan has ended", is: rate}]
+output:
+  - match: {type: usage}
+    inputTokens: tokens
+    costUsd: cost
+"""
+INSTALLED = """environment: Bash
+check: command -v layered
+install: |
+  printf '#!/bin/sh\\necho "layered $*"\\n' > /usr/local/bin/layered
+  chmod 755 /usr/local/bin/layered
+command: [layered, "{instruction}"]
+options:
+  allowedTools: [--tools, "{allowedTools}"]
+  resume: [--resume, "{resume}"]
+"""
+ABSENT = "environment: Bash\ncheck: command -v no-such-agent\ncommand: [no-such-agent]\n"
+UNCHECKED = "environment: Bash\ncommand: [sh, -c, 'exec no-such-agent']\n"
+# It begins in the directory of tasks, and can write only below the state directory.
+HOOK = """#!/bin/sh
+cat > input.json || exit 1
+[ -e fails ] && { rm fails; echo "no token" >&2; exit 1; }
+echo "made it"
+echo "https://forge.test/pull/7"
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    made = tmp_path_factory.mktemp("world")
+    registry, hook = made / "registry", made / "hook"
+    shutil.copytree(ROOT / "registry", registry)
+    for name, text in {"flaky": FLAKY, "layered": INSTALLED, "absent": ABSENT, "unchecked": UNCHECKED}.items():
+        (registry / "agents" / f"{name}.yaml").write_text(text)
+    hook.write_text(HOOK)
+    hook.chmod(0o755)
+    with networked(ATOLL_REGISTRY=str(registry), ATOLL_PULL_REQUEST_HOOK=str(hook)) as daemon:
+        directory = daemon.networks.directory
+        (directory / "git").mkdir()
+        daemon.git = GitServer(daemon.networks.far.listen(FAR[0], PORT), directory / "git")
+        daemon.git.make("private")
+        daemon.bare = directory / "git" / "private.git"
+        daemon.hook = daemon.state / "tasks"
+        daemon.rest = Rest(daemon.socket)
+        yield daemon
+        daemon.git.close()
+
+
+def run(world, instruction, agent="shell", **more):
+    answer = world.rest.call("POST", "/api/tasks", {"agent": agent, "instruction": instruction, **more}, wait="true")
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def failed(task, step, code, *words):
+    assert task["state"] == "failed" and task["step"] == step, task
+    assert task["error"]["code"] == code, task["error"]
+    for word in (*words, f"atoll task retry {task['id']}"):
+        assert word in task["error"]["message"], task["error"]
+    return task
+
+
+def retry(world, task, **body):
+    assert world.rest.call("POST", f"/api/tasks/{task['id']}/retry", body).status == 202
+    return world.rest.call("GET", f"/api/tasks/{task['id']}", wait="true").json
+
+
+def remove(world, task):
+    world.rest.call("DELETE", f"/api/sandboxes/{task['sandbox_id']}")
+
+
+@pytest.mark.parametrize("words, code, advice", [
+    ("API Error: 401 invalid x-api-key", "unauthenticated", "atoll secret create --replace"),
+    ("Error: 429 Too Many Requests", "resource_exhausted", "wait"),
+    ("your plan has ended", "resource_exhausted", "wait"),
+    ("connect ECONNREFUSED 192.0.2.1:443", "unavailable", "was not reached"),
+    ("I give up", "failed_precondition", "log of the task"),
+])
+def test_what_an_agent_says(world, words, code, advice):
+    """The cause of its failure is known by its words; when that is gone, a retry succeeds."""
+    fails = f"if [ ! -e /tmp/better ]; then touch /tmp/better; echo '{words}' >&2; exit 1; fi"
+    task = run(world, fails, "flaky", env={"OPENAI_API_KEY": "x"})
+    failed(task, "run", code, advice, words)
+    task = retry(world, task)
+    assert task["state"] == "succeeded" and task["attempt"] == 2, task
+
+
+@pytest.mark.parametrize("agent, step", [("absent", "install"), ("unchecked", "run")])
+def test_an_agent_that_is_missing(world, agent, step):
+    task = failed(run(world, "x", agent), step, "failed_precondition", "template")
+    box = task["sandbox_id"]
+    assert world.rest.call("PUT", f"/api/sandboxes/{box}/files", b"#!/bin/sh\necho here\n", path="/usr/local/bin/no-such-agent",
+                           user="root", mode="0755").status in (200, 201)
+    assert retry(world, task)["output"] == "here\n"
+
+
+def test_an_agent_is_installed_once(world):
+    """It becomes a template of its own, in which the next task finds it."""
+    first = run(world, "one", "layered", allowedTools=["Read", "Edit"], resume="s1")
+    assert first["state"] == "succeeded" and first["output"] == "layered one --resume s1 --tools Read,Edit\n", first
+    assert first["agent_template"] == "env-agent-layered"
+    log = world.rest.call("GET", f"/api/tasks/{first['id']}/log").body.decode()
+    assert "building a template with the agent" in log
+    second = run(world, "two", "layered")
+    log = world.rest.call("GET", f"/api/tasks/{second['id']}/log").body.decode()
+    assert second["output"] == "layered two\n" and "building" not in log
+    # In a sandbox that exists, it is installed there.
+    box = world.rest.call("POST", "/api/sandboxes", {}).json["id"]
+    answer = world.rest.call("POST", f"/api/sandboxes/{box}/agents", {"agent": "layered", "instruction": "x"}, wait="true")
+    assert answer.json["state"] == "failed" or answer.json["output"] == "layered x\n"
+    world.rest.call("DELETE", f"/api/sandboxes/{box}")
+
+
+@pytest.mark.parametrize("budget, instruction, agent", [
+    ({"tokens": 100}, 'while :; do echo "{\\"type\\":\\"usage\\",\\"tokens\\":60}"; sleep 0.1; done', "flaky"),
+    ({"costUsd": 0.5}, 'while :; do echo "{\\"type\\":\\"usage\\",\\"cost\\":0.3}"; sleep 0.1; done', "flaky"),
+    ({"cpuSeconds": 0.2}, "while :; do :; done", "shell"),
+    ({"wallSeconds": 0.5}, "sleep 1000", "shell"),
+])
+def test_a_budget_ends_a_task(world, budget, instruction, agent):
+    instruction = f"if [ -e /tmp/again ]; then exit 0; fi; touch /tmp/again; {instruction}"
+    task = run(world, instruction, agent, budget=budget, env={"OPENAI_API_KEY": "x"})
+    name = next(iter(budget))
+    assert task["state"] == "failed" and task["error"]["code"] == "resource_exhausted", task
+    assert f"--budget {name}=N {task['id']}" in task["error"]["message"] and task["usage"]["wall_seconds"] > 0
+    task = retry(world, task, budget={name: 1000})
+    assert task["state"] == "succeeded" and task["budget"] == {name: 1000}, task
+
+
+def test_a_silent_agent_that_works_is_not_stalled(world):
+    """It uses CPU time until the test ends that; then it is idle."""
+    answer = world.rest.call("POST", "/api/tasks", {
+        "instruction": "while [ ! -e /tmp/idle ]; do :; done; sleep 1000", "stallSeconds": 1, "stallCpuPercent": 3})
+    task_id = answer.json["id"]
+    path = f"/api/tasks/{task_id}"
+    wait_until(lambda: world.rest.call("GET", path).json["step"] == "run", 30, lambda: "it does not run")
+    box = world.rest.call("GET", path).json["sandbox_id"]
+
+    def cpu():
+        return world.rest.call("GET", f"/api/sandboxes/{box}/stats").json["cpu"]["used_seconds"]
+    wait_until(lambda: cpu() > 3, 60, lambda: f"{cpu()} s")
+    assert world.rest.call("GET", path).json["state"] == "running"
+    assert world.rest.call("PUT", f"/api/sandboxes/{box}/files", b"", path="/tmp/idle").status in (200, 201)
+    task = world.rest.call("GET", path, wait="true").json
+    failed(task, "run", "deadline_exceeded", "printed nothing", "stallCpuPercent")
+    remove(world, task)
+
+
+def test_a_step_has_its_own_time_and_record(world):
+    task = run(world, "true", check="sleep 1000", steps={"check": {"timeoutSeconds": 0.5}})
+    assert task["state"] == "failed" and task["step"] == "check" and "took longer than" in task["error"]["message"], task
+    steps = {one["step"]: one for one in task["steps"]}
+    assert steps["run"]["state"] == "succeeded" and steps["check"]["state"] == "failed", steps
+    assert steps["check"]["log_offset"] > steps["run"]["log_offset"] and steps["check"]["error"] == "deadline_exceeded"
+    begin = world.rest.call("GET", f"/api/tasks/{task['id']}/log", offset=str(steps["check"]["log_offset"])).lines
+    assert begin[0]["step"] == "check" and begin[0]["message"] == "sleep 1000"
+    remove(world, task)
+
+
+def test_a_step_is_tried_again(world):
+    """As often as the request says; by default an agent runs once."""
+    says = "echo >> /tmp/count; echo 'connect ECONNREFUSED' >&2; [ $(wc -l < /tmp/count) = 2 ]"
+    task = run(world, says, "flaky", env={"OPENAI_API_KEY": "x"}, steps={"run": {"tries": 2}})
+    assert task["state"] == "succeeded", task
+    assert {one["step"]: one["tries"] for one in task["steps"]}["run"] == 2
+
+
+def test_a_branch_that_moved(world):
+    """The push is refused; the retry puts the commit on top, or says what conflicts."""
+    repo = {"url": f"http://one.test:{PORT}/private.git", "username": USER, "password": PASSWORD}
+
+    def moved(branch, name, text):
+        clone = world.networks.directory / f"clone-{branch}"
+        git("clone", "-q", world.bare, clone)
+        git("checkout", "-qB", branch, cwd=clone)
+        (clone / name).write_text(text)
+        git("add", "-A", cwd=clone)
+        git("commit", "-qm", "theirs", cwd=clone)
+        git("push", "-qf", "origin", branch, cwd=clone)
+        return git("rev-parse", branch, cwd=world.bare).strip()
+
+    def race(branch, name):
+        """The task's agent waits while the server's branch moves."""
+        begun = world.rest.call("POST", "/api/tasks", {
+            "agent": "shell", "branch": branch, "repo": repo, "sandbox": {"network": {"mode": "bridge"}},
+            "instruction": f"while [ ! -e /tmp/go ]; do sleep 0.05; done; echo mine > {name}"}).json["id"]
+        path = f"/api/tasks/{begun}"
+        wait_until(lambda: world.rest.call("GET", path).json["step"] == "run", 30, lambda: str(world.rest.call("GET", path).json))
+        theirs = moved(branch, "theirs", "x\n")
+        box = world.rest.call("GET", path).json["sandbox_id"]
+        world.rest.call("PUT", f"/api/sandboxes/{box}/files", b"", path="/tmp/go")
+        return failed(world.rest.call("GET", path, wait="true").json, "push", "failed_precondition", "lacks"), theirs
+
+    task, theirs = race("moved", "mine")
+    task = retry(world, task, step="push")
+    assert task["state"] == "succeeded" and task["pushed"], task
+    assert git("rev-parse", "moved", cwd=world.bare).strip() == task["commit"]
+    assert git("rev-parse", "moved~1", cwd=world.bare).strip() == theirs
+    task, _ = race("conflict", "theirs")
+    task = failed(retry(world, task), "push", "aborted", "conflict", f"atoll shell {task['sandbox_id']}")
+    box = task["sandbox_id"]
+    ended = world.rest.call("POST", f"/api/sandboxes/{box}/execs", {"cmd": ["sh", "-c", "git fetch 2>&1; git status"]}, wait="true")
+    assert "nothing to commit" in str(ended.json), ended.body
+    remove(world, task)
+
+
+def test_a_pull_request(world):
+    repo = {"url": f"http://one.test:{PORT}/private.git", "username": USER, "password": PASSWORD}
+    (world.hook / "fails").touch()
+    task = run(world, "echo pr > pr.txt; echo I wrote it", repo=repo, branch="pr", check="grep pr pr.txt",
+               pullRequest={"title": "A note", "base": "main", "draft": True}, sandbox={"network": {"mode": "bridge"}})
+    failed(task, "open", "failed_precondition", "no token", "the branch is pushed")
+    task = retry(world, task)
+    assert task["state"] == "succeeded" and task["pull_request"]["url"] == "https://forge.test/pull/7", task
+    given = json.loads((world.hook / "input.json").read_text())
+    assert given["title"] == "A note" and given["branch"] == "pr" and given["base"] == "main" and given["draft"] is True
+    assert given["commit"] == task["commit"] and given["repo"] == repo["url"] and PASSWORD not in str(given)
+    with open(given["body_file"], encoding="utf-8") as file:
+        assert file.read() == given["body"] == task["pull_request"]["body"]
+    for words in ("I wrote it", "- added `pr.txt`", "Checked with `grep pr pr.txt`", f"Atoll-Task: {task['id']}"):
+        assert words in given["body"], given["body"]
+    assert world.rest.call("DELETE", f"/api/tasks/{task['id']}").status == 204
+    assert not os.path.exists(given["body_file"])
+
+
+def test_a_runtime_is_chosen(world):
+    task = run(world, "python3 -c 'print(1)'", type="data", requirements=["python"], resources={"memoryMB": 256})
+    assert task["state"] == "succeeded" and task["runtime"]["name"] == "python", task
+    assert task["runtime"]["environment"] == "Python3" and "data" in task["runtime"]["why"]
+    task = run(world, "true", metadata={"type": "script", "requirements": ["git"], "resources": {"memoryMB": 128}})
+    assert task["runtime"]["name"] == "shell" and task["resources"] == {"memoryMB": 128}
+    answer = world.rest.call("POST", "/api/tasks", {"instruction": "x", "requirements": ["cobol"]})
+    assert answer.status == 409 and "does not provide cobol" in answer.error["message"], answer.body
+
+
+def test_lists_are_filtered(world):
+    run(world, "true", type="web", agentName="lister", autoCleanup=True)
+    listed = world.rest.call("GET", "/api/tasks", agentName="lister").json["tasks"]
+    assert len(listed) == 1 and listed[0]["type"] == "web" and "steps" not in listed[0]
+    assert world.rest.call("GET", "/api/tasks", agentName="lister", agent="claude-code").json["tasks"] == []
+    assert world.rest.call("GET", "/api/tasks", type="web", state="failed").json["tasks"] == []
+
+
+@pytest.mark.parametrize("member", [
+    {"budget": {"tokens": 0}}, {"budget": {"words": 1}}, {"budget": 7}, {"steps": {"no": {}}}, {"steps": {"run": {"tries": 99}}},
+    {"priority": "high"}, {"pullRequest": {"title": 7}}, {"pullRequest": 7}, {"stallCpuPercent": -1}, {"resources": 7},
+    {"requirements": 7}, {"resources": {"memoryMB": -1}},
+])
+def test_what_is_refused(world, member):
+    assert world.rest.call("POST", "/api/tasks", {"instruction": "x", **member}).status == 400
+
+
+def test_the_most_urgent_is_first(tmp_path):
+    """Of those that wait for a place."""
+    with running(BUILD) as daemon:
+        rest = Rest(daemon.socket)
+        body = {"instruction": "while [ ! -e /tmp/go ]; do sleep 0.2; done", "autoCleanup": True,
+                "sandbox": {"limits": {"memoryMB": 32}}}
+        swarm = [rest.call("POST", "/api/tasks", body).json["id"] for _ in range(64)]
+        late = rest.call("POST", "/api/tasks", {"instruction": "true", "autoCleanup": True}).json["id"]
+        urgent = rest.call("POST", "/api/tasks", {"instruction": "true", "autoCleanup": True, "priority": 5}).json["id"]
+        assert rest.call("GET", f"/api/tasks/{late}").json["state"] == "waiting"
+        rest.call("POST", f"/api/tasks/{swarm[0]}/cancel")
+        first, second = (rest.call("GET", f"/api/tasks/{one}", wait="true").json for one in (urgent, late))
+        assert first["started_at"] <= second["started_at"], (first, second)
+        for one in swarm[1:]:
+            rest.call("POST", f"/api/tasks/{one}/cancel")
+        for one in swarm:
+            rest.call("GET", f"/api/tasks/{one}", wait="true")
+
+
+def test_two_daemons_die(tmp_path):
+    """The agent runs once all the same."""
+    with running(BUILD) as daemon:
+        rest = Rest(daemon.socket)
+        task_id = rest.call("POST", "/api/tasks", {
+            "instruction": "echo run >> runs; while [ ! -e go ]; do sleep 0.05; done; cat runs",
+            "check": "while [ ! -e checked ]; do sleep 0.05; done"}).json["id"]
+        path = f"/api/tasks/{task_id}"
+        for step, name in (("run", "go"), ("check", "checked")):
+            wait_until(lambda at=step: rest.call("GET", path).json["step"] == at, 30, lambda: str(rest.call("GET", path).json))
+            box = rest.call("GET", path).json["sandbox_id"]
+            daemon.process.kill()
+            daemon.process.wait()
+            daemon.start()
+            assert rest.call("PUT", f"/api/sandboxes/{box}/files", b"", path=name).status in (200, 201)
+        task = rest.call("GET", path, wait="true").json
+        assert task["state"] == "succeeded" and task["output"] == "run\n", task
