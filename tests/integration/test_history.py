@@ -187,3 +187,22 @@ def test_the_command_line(mortal):
     atoll("undo", box)
     assert atoll("exec", box, "--", "ls") == "a"
     atoll("rm", box)
+
+
+def test_a_disk_that_checkpoints_fill_has_room_again():
+    """In the pool, blocks count for the disk while a checkpoint has them."""
+    with mortal_daemon(ATOLL_DISKS="cow") as daemon:
+        need_snapshots(daemon.rest)
+        if not (daemon.state / "pool.img").exists():
+            pytest.skip("this host has no copy-on-write disks")
+        box = Box(daemon.rest, checkpoints="command", limits={"memoryMB": 64, "diskMB": 100})
+        box.out("head -c 60M /dev/urandom > first; sync first")
+        box.out("rm first")
+        box.out("head -c 60M /dev/urandom > second 2>/dev/null; true")
+        assert int(box.out("stat -c %s second; rm second")) < 60 << 20
+        wait_until(lambda: box.out("head -c 30M /dev/urandom > third && sync third && echo yes; rm -f third") == "yes", 60,
+                   lambda: history(box))
+        # The oldest have gone, and the newest are kept.
+        found = history(box)
+        assert not found[-1]["before"] and found[0]["after"]
+        box.destroy()

@@ -309,6 +309,7 @@ static void on_captured(void *arg, const char *stack, const struct atoll_snapsho
     s = atoll_map_get(&engine->sandboxes, id);
     if (s && s->checkpoints) {
         atoll_checkpoints_thin(s);
+        atoll_checkpoints_thin_full(s);
         atoll_checkpoints_continue(s);
     }
 }

@@ -1,7 +1,10 @@
 #include "engine/state/checkpoint_thin.h"
 
 #include <string.h>
+#include "base/memory.h"
 #include "base/metrics.h"
+
+#define FULL_PARTS 8 /* a disk is almost full with less than one of these free */
 
 static bool has_layer(const struct atoll_checkpoint *p)
 {
@@ -71,6 +74,47 @@ static struct atoll_sandbox *oldest_of_tenant(struct atoll_sandbox *own, uint64_
         }
     }
     return found;
+}
+
+/* Disks in the pool count what only checkpoints have still. */
+
+struct measuring {
+    struct atoll_engine *engine;
+    char id[ATOLL_ID_LEN + 1];
+};
+
+/* Half of them, and another half after the next command if that was not enough. */
+static void halve(struct atoll_sandbox *s)
+{
+    const struct atoll_checkpoints *c = s->checkpoints;
+    size_t left = ATOLL_MAX(c->kept / 2, (size_t)1);
+
+    while (c->kept > left)
+        drop(s, oldest_kept(s));
+}
+
+static void on_measured(void *arg, const struct atoll_provider_stats *stats,
+                        const struct atoll_error *error)
+{
+    struct measuring *m = arg;
+    struct atoll_sandbox *s = atoll_map_get(&m->engine->sandboxes, m->id);
+
+    if (!error && s && s->checkpoints && stats->disk_limit_bytes > 0 &&
+        stats->disk_bytes > stats->disk_limit_bytes / FULL_PARTS * (FULL_PARTS - 1))
+        halve(s);
+    free(m);
+}
+
+void atoll_checkpoints_thin_full(struct atoll_sandbox *s)
+{
+    struct measuring *m;
+
+    if (!s->provider->ops->stats || s->checkpoints->kept < 2)
+        return;
+    m = atoll_alloc(sizeof(*m));
+    m->engine = s->engine;
+    memcpy(m->id, s->spec.id, sizeof(m->id));
+    s->provider->ops->stats(s->provider, &s->spec, on_measured, m);
 }
 
 void atoll_checkpoints_thin(struct atoll_sandbox *s)

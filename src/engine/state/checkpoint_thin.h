@@ -8,3 +8,5 @@
 void atoll_checkpoints_thin(struct atoll_sandbox *sandbox);
 /* Releases the layers of a command (checkpoint.c). */
 void atoll_checkpoint_release(struct atoll_sandbox *sandbox, struct atoll_checkpoint *checkpoint);
+/* The same, if the disk of the sandbox is almost full: there blocks count until no checkpoint has them. */
+void atoll_checkpoints_thin_full(struct atoll_sandbox *sandbox);
