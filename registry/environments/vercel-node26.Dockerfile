@@ -1,6 +1,6 @@
 FROM debian:bookworm
 RUN apt-get update && apt-get install -y --no-install-recommends bzip2 ca-certificates curl file findutils git \
-        gzip iproute2 jq less lsof openssl procps python3-pip python3-venv ripgrep tar unzip which xz-utils zstd && \
+        gzip iproute2 jq less libatomic1 lsof openssl procps python3-pip python3-venv ripgrep tar unzip which xz-utils zstd && \
     rm -rf /var/lib/apt/lists/* && useradd --create-home --shell /bin/bash vercel-sandbox
 # The authorities that this host trusts, also for programs that have a list of their own.
 COPY --from=host /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
