@@ -4,7 +4,7 @@ import time
 
 import envd
 from commands import endless, numbered
-from ground import Gone
+from ground import Ended, Gone
 
 
 def figures(box, chance):
@@ -212,4 +212,51 @@ def e2b(client, chance):
     ledger.count("E2B sandboxes")
 
 
-SOLO = [(run_once, 3), (session, 1), (with_deadline, 1), (abandoned, 2), (e2b, 2)]
+def with_past(client, chance):
+    """Snapshots, forks, restores and undo, on a disk in memory or in the disk pool, with a volume."""
+    mark, name = client.ground.mark(), f"soak-{chance.randrange(1 << 40):x}"
+    body = {"metadata": {"soak": "worker"}, "provider": "native", "checkpoints": "command",
+            "limits": {"memoryMB": 64, "diskMB": chance.choice([24, 80]), "timeoutSeconds": 600},
+            "volumes": [{"name": "soak", "path": "/data"}]}
+    made = client.post("/api/sandboxes", body)
+    if made.status != 201:
+        explained(client, mark, f"create: {made.status} {made.body[:300]}")
+        return
+    boxes = [f"/api/sandboxes/{made.json['id']}"]
+
+    def step(want, answer):
+        if answer.status != want:
+            raise Ended(f"{answer.status} {answer.body[:300]}")
+        return answer.json
+
+    def run(path, script):
+        done = step(200, client.post(f"{path}/execs", {"cmd": ["sh", "-c", script]}, wait="true"))
+        if done["result"]["kind"] != "exited":
+            raise Ended(f"{script}: {done['result']}")
+        return done["stdout"]
+
+    try:
+        run(boxes[0], f"echo one > note; echo x >> /data/{name}")
+        step(201, client.post(f"{boxes[0]}/snapshots", {"name": name}))
+        run(boxes[0], "echo two > note")
+        forks = step(201, client.post(f"{boxes[0]}/fork", {"count": 2}))["sandboxes"]
+        boxes += [f"/api/sandboxes/{one['id']}" for one in forks]
+        run(boxes[1], "echo three > note")
+        run(boxes[0], "rm note")
+        step(200, client.post(f"{boxes[0]}/undo", {}))
+        notes = [run(path, f"cat note /data/{name}") for path in boxes]
+        step(200, client.post(f"{boxes[0]}/restore", {"snapshot": name}))
+        notes.append(run(boxes[0], f"cat note; rm /data/{name}"))
+        if notes != ["two\nx\n", "three\nx\n", "two\nx\n", "one\n"]:
+            raise Ended(f"files with a past: {notes}")
+    except Ended as error:
+        explained(client, mark, str(error))
+    finally:
+        for path in [*boxes, f"/api/snapshots/{name}"]:
+            gone = client.sure("DELETE", path)
+            if gone.status not in (204, 404):
+                explained(client, mark, f"{path}: {gone.status} {gone.body[:300]}")
+    client.ground.ledger.count("sandboxes with a past")
+
+
+SOLO = [(run_once, 3), (session, 1), (with_deadline, 1), (abandoned, 2), (e2b, 2), (with_past, 2)]
