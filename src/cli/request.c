@@ -40,6 +40,8 @@ const struct atoll_cli_option atoll_cli_sandbox_options[] = {
      "make its root file system read-only; /home, /root, /tmp and /run stay writable", NULL},
     {"checkpoints", 0, ATOLL_CLI_TEXT, AT(checkpoints), "command|none",
      "keep its files before and after every command, for history and undo (default: none)", NULL},
+    {"disk-kind", 0, ATOLL_CLI_TEXT, AT(disk_kind), "cow|memory|image",
+     "kind of its disk; cow: snapshots and checkpoints are cheap (default: auto)", NULL},
     {"provider", 0, ATOLL_CLI_TEXT, AT(provider), "PROVIDER",
      "provider that makes it (default: auto; see `atoll providers`)", NULL},
     {"image", 0, ATOLL_CLI_TEXT, AT(image), "IMAGE",
@@ -303,6 +305,9 @@ int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_option
         r = atoll_compose_text(request, "workdir", options->workdir, err);
     if (r == 0)
         r = atoll_compose_text(request, "checkpoints", options->checkpoints, err);
+    if (r == 0 && options->disk_kind &&
+        json_object_set_new(request, "disk", json_pack("{s:s}", "kind", options->disk_kind)) < 0)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "--disk-kind: not valid UTF-8");
     if (r == 0 && options->read_only && json_object_set_new(request, "readOnly", json_true()) < 0)
         r = atoll_fail_errno(err, ENOMEM, "request");
     if (r == 0)
@@ -329,6 +334,7 @@ static const struct {
     {"workdir", "workdir", ""},
     {"template", "template", ""},
     {"provider", "provider", ""},
+    {"disk.kind", "disk-kind", ""},
     {"image", "image", ""},
     {"isolation", "isolation", ""},
     {"networkMode", "network", ""},

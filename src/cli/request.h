@@ -15,7 +15,7 @@ struct atoll_cli_sandbox_options {
     uint64_t output_budget_bytes;
     const char *on_deadline;
     bool persistent, recreate, read_only;
-    const char *checkpoints;
+    const char *checkpoints, *disk_kind;
     const char *provider, *image, *isolation, *network, *network_name;
     uint64_t network_mbps;
 };

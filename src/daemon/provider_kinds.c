@@ -432,6 +432,7 @@ static const struct atoll_route_kind choices[] = {
      {.isolation = "namespaces",
       .templates = true,
       .volumes = true,
+      .disk_choice = true,
       .pause = true,
       .persistent = true,
       .networks = NETWORK(NONE) | NETWORK(ISOLATED) | NETWORK(BRIDGE)}},

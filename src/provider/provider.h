@@ -46,6 +46,7 @@ struct atoll_provider_caps {
     bool snapshot_layers;  /* makes layers from the disk of a sandbox */
     bool volumes;          /* supports spec.mounts: volumes outlive sandboxes */
     bool read_only;        /* supports spec.read_only */
+    bool disk_choice;      /* supports spec.disk_choice */
     bool descriptors;      /* streams to the agent carry descriptors */
     bool pause;
     bool reclaim;    /* memory of paused sandboxes */

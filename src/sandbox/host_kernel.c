@@ -130,7 +130,7 @@ void atoll_host_check_files(struct atoll_host_report *report)
              "modprobe loop; apt install e2fsprogs");
     add_flag(
         report, "copy-on-write disks", caps->cow, false,
-        "large and persistent disks are in a pool, if the state directory has 570 MiB for it: a snapshot "
+        "large and persistent disks are in a pool, if the state directory has 570 MiB for it; df inside shows the pool: a snapshot "
         "stops processes for milliseconds",
         "snapshots copy all that a sandbox has changed: no btrfs with simple quotas, or no mkfs.btrfs",
         "boot Linux 6.7 or newer with btrfs; apt install btrfs-progs");

@@ -34,7 +34,8 @@ struct atoll_options {
     bool read_only; /* its root file system: see struct atoll_spec */
     /* When its provider loses it, make it again with the same id, without its files. */
     bool recreate;
-    bool checkpoints;  /* before and after every command */
+    bool checkpoints; /* before and after every command */
+    enum atoll_disk_choice disk_choice;
     const char *id;    /* that a facade has sent already, by atoll_rand_id(); NULL: a new one */
     const char *owner; /* tenant; NULL: "default" */
     const char *name;  /* unique among the sandboxes of the tenant; NULL: none */
@@ -73,3 +74,11 @@ struct atoll_options {
     void (*progress)(void *arg, const char *text);
     void *progress_arg;
 };
+
+/* Checkpoints are cheap where disks can be copied at once. */
+static inline enum atoll_disk_choice atoll_options_disk(const struct atoll_options *options)
+{
+    return options->disk_choice == ATOLL_DISK_ANY && options->checkpoints
+               ? ATOLL_DISK_POOLED_IF_POSSIBLE
+               : options->disk_choice;
+}

@@ -53,7 +53,8 @@ static uint64_t io_bytes_of(const struct atoll_spec *spec)
  * disk causes ENOSPC and not an out-of-memory kill of a program that uses the other half. */
 static bool fits_in_memory(const struct atoll_spec *spec)
 {
-    return !spec->persistent && io_bytes_of(spec) == 0 &&
+    return spec->disk_choice != ATOLL_DISK_AS_IMAGE && !spec->persistent &&
+           io_bytes_of(spec) == 0 &&
            (spec->limits.memory_bytes == 0 ||
             spec->limits.disk_bytes <= spec->limits.memory_bytes / 2);
 }
@@ -65,8 +66,47 @@ bool atoll_plan_wants_cow(const struct atoll_plan_host *host, const struct atoll
     bool able = host->pool && !spec->builder && io_bytes_of(spec) == 0 && !*spec->layer &&
                 (spec->layer_base == 0 || spec->layer_base == ATOLL_LAYER_BASE);
 
+    switch (spec->disk_choice) {
+    case ATOLL_DISK_IN_MEMORY:
+    case ATOLL_DISK_AS_IMAGE:
+        return false;
+    case ATOLL_DISK_IN_POOL:
+    case ATOLL_DISK_POOLED_IF_POSSIBLE:
+        return able && host->disks != ATOLL_DISKS_PLAIN;
+    case ATOLL_DISK_ANY:
+        break;
+    }
     return able && (host->disks == ATOLL_DISKS_COW ||
                     (host->disks == ATOLL_DISKS_AUTO && !fits_in_memory(spec)));
+}
+
+static const char *why_not_in_pool(const struct atoll_plan_host *host,
+                                   const struct atoll_spec *spec)
+{
+    if (host->disks == ATOLL_DISKS_PLAIN)
+        return "the operator has switched it off (--disks plain)";
+    if (!host->pool)
+        return "this host has none (`atoll doctor` says what it lacks)";
+    return io_bytes_of(spec) ? "its disks have no limit of bandwidth (ioMbps)"
+                             : "the template is of an earlier version; import it again";
+}
+
+int atoll_plan_check_disk(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                          bool images, struct atoll_error *err)
+{
+    if (spec->disk_choice == ATOLL_DISK_IN_POOL && !atoll_plan_wants_cow(host, spec))
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+                          "disk.kind cow is a disk in the disk pool, and %s",
+                          why_not_in_pool(host, spec));
+    if (spec->disk_choice == ATOLL_DISK_IN_MEMORY && !fits_in_memory(spec))
+        return atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+            "disk.kind memory is for a disk of at most half the memory limit, without ioMbps, of a "
+            "sandbox that is not persistent");
+    if (spec->disk_choice == ATOLL_DISK_AS_IMAGE && (!host->root || !images))
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+                          "disk.kind image needs root, loop devices and mkfs.ext4 on the host");
+    return 0;
 }
 
 bool atoll_plan_needs_image(const struct atoll_plan_host *host, const struct atoll_spec *spec,

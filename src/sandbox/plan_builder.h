@@ -13,6 +13,11 @@
 uint32_t atoll_plan_missing_limits(const struct atoll_plan_host *host,
                                    const struct atoll_spec *spec);
 
+/* Whether the host can give the sandbox the disk that it asks for. images: it has loop devices. INVALID_ARGUMENT,
+ * FAILED_PRECONDITION. */
+int atoll_plan_check_disk(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                          bool images, struct atoll_error *err) ATOLL_MUST_CHECK;
+
 /* True if a new sandbox gets a disk in the disk pool; then create() sets spec->cow_disk. */
 bool atoll_plan_wants_cow(const struct atoll_plan_host *host, const struct atoll_spec *spec);
 

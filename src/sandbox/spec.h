@@ -123,6 +123,16 @@ struct atoll_cache {
 #define ATOLL_LAYER_BASE 0x0fff0000u
 #define ATOLL_ID_RANGE 65536u
 
+/* Which disk a sandbox asks for (docs/adr/0034-copy-on-write-disks.md). */
+enum atoll_disk_choice {
+    ATOLL_DISK_ANY,       /* what --disks says */
+    ATOLL_DISK_IN_POOL,   /* copied at once; refused where the host has no disk pool */
+    ATOLL_DISK_IN_MEMORY, /* at most half the memory limit */
+    ATOLL_DISK_AS_IMAGE,
+    ATOLL_DISK_POOLED_IF_POSSIBLE, /* of a sandbox with checkpoints that asks for none */
+};
+#define ATOLL_DISK_CHOICES 4 /* that a request can name */
+
 #define ATOLL_WARNING_MAX 200
 
 struct atoll_spec {
@@ -137,7 +147,8 @@ struct atoll_spec {
     uint32_t outside_id;        /* first id of the sandbox's range, with root */
     enum atoll_builder builder; /* makes a layer */
     bool persistent;            /* its disk can outlive it: always an image, never in memory */
-    bool cow_disk;              /* set by native create(): its disk is in the disk pool */
+    enum atoll_disk_choice disk_choice;
+    bool cow_disk;    /* set by native create(): its disk is in the disk pool */
     bool resume_disk; /* with persistent: reuse the existing disk and the same outside_id */
     bool allow_sudo;
     bool read_only; /* the root; homes, /tmp, /var/tmp, /run and /dev/shm are writable */

@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
 
+from conftest import BUILD, running
 from daemons import wait_until
 
 
@@ -134,6 +136,35 @@ def test_watch(place):
                        lambda: "it was not pulled")
         finally:
             watcher.terminate()
+
+
+@pytest.mark.skipif(shutil.which("runsc") is None, reason="no runsc here: apt install runsc")
+@pytest.mark.skipif(os.geteuid() != 0, reason="gVisor needs root")
+def test_a_sandbox_of_gvisor(tmp_path):
+    """Another provider: pushed, pulled, conflicts listed and left alone, watched."""
+    (tmp_path / "providers.yaml").write_text("gvisor: {}\n")
+    (tmp_path / "folder/d").mkdir(parents=True)
+    (tmp_path / "folder/d/f").write_text("one")
+    with running(BUILD, ATOLL_PROVIDERS=str(tmp_path / "providers.yaml"), XDG_STATE_HOME=str(tmp_path / "kept")) as daemon:
+        place = Place(daemon, tmp_path / "folder", daemon.create("--provider", "gvisor"))
+        assert place.sync() == ["> d", "> d/f"] and place.run("cat d/f") == "one"
+        place.run("echo theirs > d/f; echo new > d/new; ln -s f d/link")
+        (place.folder / "d/f").write_text("mine, longer")
+        assert place.sync("--two-way", status=1) == ["! d/f", "< d/link", "< d/new"]
+        assert place.run("cat d/f") == "theirs" and (place.folder / "d/f").read_text() == "mine, longer"
+        place.run("rm d/f d/link")
+        (place.folder / "d/f").unlink()
+        assert place.sync("--two-way") == ["< - d/link"]
+        command = [str(daemon.build / "atoll"), "sync", "--watch", "--two-way", str(place.folder), f"{place.box}:/home/user/w"]
+        with subprocess.Popen(command, env=daemon.env) as watcher:
+            try:
+                (place.folder / "pushed").write_text("x")
+                wait_until(lambda: place.run("cat pushed 2>/dev/null || true") == "x", 30, lambda: "it was not pushed")
+                place.run("echo pulled > g")
+                wait_until((place.folder / "g").exists, 30, lambda: "it was not pulled")
+            finally:
+                watcher.terminate()
+        daemon.atoll("rm", place.box, check=True)
 
 
 def test_bad_requests(place):

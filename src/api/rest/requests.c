@@ -67,6 +67,13 @@ static const struct atoll_field vercel_fields[] = {
 };
 #undef AT
 
+#define AT(member) offsetof(struct atoll_rest_disk, member)
+static const struct atoll_field disk_fields[] = {
+    {"kind", ATOLL_FIELD_STRING, AT(kind), 1, 16, NULL, 0},
+    {0},
+};
+#undef AT
+
 #define AT(member) offsetof(struct atoll_rest_sandbox, member)
 const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"template", ATOLL_FIELD_STRING, AT(options.template_name), 1, ATOLL_TEMPLATE_REFERENCE_MAX,
@@ -75,6 +82,7 @@ const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"workdir", ATOLL_FIELD_STRING, AT(options.workdir), 1, 1024, NULL, 0},
     {"readOnly", ATOLL_FIELD_BOOL, AT(options.read_only), 0, 0, NULL, 0},
     {"checkpoints", ATOLL_FIELD_STRING, AT(checkpoints), 1, 32, NULL, 0},
+    {"disk", ATOLL_FIELD_OBJECT, AT(disk), 0, 0, disk_fields, 0},
     {"getOrCreate", ATOLL_FIELD_BOOL, AT(get_or_create), 0, 0, NULL, 0},
     {"limits", ATOLL_FIELD_OBJECT, AT(options.limits), 0, 0, limit_fields, 0},
     {"env", ATOLL_FIELD_ENV, AT(options.env), 0, 0, NULL, 0},
@@ -285,6 +293,24 @@ static int check_checkpoints(const char *text, bool *ret, struct atoll_error *er
                             "checkpoints must be \"command\" or \"none\"");
 }
 
+const char *const atoll_rest_disk_kinds[ATOLL_DISK_CHOICES] = {
+    [ATOLL_DISK_ANY] = "auto",
+    [ATOLL_DISK_IN_POOL] = "cow",
+    [ATOLL_DISK_IN_MEMORY] = "memory",
+    [ATOLL_DISK_AS_IMAGE] = "image",
+};
+
+static int check_disk(const char *kind, enum atoll_disk_choice *ret, struct atoll_error *err)
+{
+    for (size_t i = 0; i < ATOLL_DISK_CHOICES; i++)
+        if (!kind || strcmp(kind, atoll_rest_disk_kinds[i]) == 0) {
+            *ret = (enum atoll_disk_choice)i;
+            return 0;
+        }
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "disk.kind must be auto, cow, memory or image (got \"%s\")", kind);
+}
+
 static int check_deadline(const char *word, enum atoll_at_deadline *ret, struct atoll_error *err)
 {
     if (word && strcmp(word, "pause") == 0)
@@ -328,6 +354,8 @@ int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_bo
         r = check_deadline(s->on_deadline, &o.lifetime.at_deadline, err);
     if (r == 0)
         r = check_checkpoints(s->checkpoints, &o.checkpoints, err);
+    if (r == 0)
+        r = check_disk(s->disk.kind, &o.disk_choice, err);
     if (r == 0)
         r = atoll_rest_mounts_check(s, body, &o, err);
     if (r == 0)

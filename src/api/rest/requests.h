@@ -25,6 +25,9 @@ struct atoll_rest_sandbox {
     bool get_or_create;
     const char *const *waive;
     const char *network_mode, *on_deadline, *checkpoints;
+    struct atoll_rest_disk {
+        const char *kind;
+    } disk;
     const json_t *metadata, *volumes, *network;
     uint32_t network_mbps;
     bool has_registry;
@@ -47,6 +50,8 @@ struct atoll_rest_exec {
     } pty;
 };
 
+/* The names of enum atoll_disk_choice. */
+extern const char *const atoll_rest_disk_kinds[ATOLL_DISK_CHOICES];
 extern const struct atoll_field atoll_rest_sandbox_fields[];
 extern const struct atoll_field atoll_rest_exec_fields[];
 

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include "api/rest/requests.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "engine/json_memory.h"
@@ -175,6 +176,9 @@ void atoll_view_sandbox_open(struct atoll_json_out *out, const char *key,
     atoll_json_bool(out, "readOnly", v.options.read_only);
     atoll_json_bool(out, "recreate", v.options.recreate);
     atoll_json_text(out, "checkpoints", v.options.checkpoints ? "command" : "none");
+    atoll_json_open(out, "disk", '{');
+    atoll_json_text(out, "kind", atoll_rest_disk_kinds[v.options.disk_choice]);
+    atoll_json_close(out, '}');
     atoll_json_double(out, "boot_ms", v.boot_ms, 6);
     atoll_json_bool(out, "pooled", v.pooled);
     atoll_json_text(out, "tenant", v.owner ? v.owner : "default");

@@ -112,6 +112,8 @@ static void check_abilities(const struct atoll_route_request *w, const struct at
                             : "has no checkpoints");
     } else if (w->read_only && !caps->read_only) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED, "cannot make the root read-only (readOnly)");
+    } else if (w->disk_choice && !caps->disk_choice) {
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED, "has no choice of disks (disk.kind)");
     } else if (w->pauses && !caps->pause) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED,
                caps->layers

@@ -17,6 +17,7 @@ struct atoll_route_request {
     bool persistent, pauses;    /* pauses: at its deadline */
     bool mounts;                /* volumes, or directories of the host */
     bool read_only;             /* its root */
+    bool disk_choice;           /* it asks for a kind of disk */
     bool checkpoints;           /* its files are kept before and after commands */
     uint32_t gpus;
     enum atoll_network network;

@@ -298,6 +298,7 @@ void atoll_sandbox_make(struct atoll_sandbox *s, atoll_provider_created_fn *done
     s->spec.credential = s->options.credential;
     s->spec.mounts = s->options.mounts;
     s->spec.read_only = s->options.read_only;
+    s->spec.disk_choice = atoll_options_disk(&s->options);
     s->spec.mount_count = s->options.mount_count;
     set_mount_owner(&s->spec, s->options.user);
     s->spec.login = s->options.login;
@@ -459,7 +460,7 @@ static void launch(struct atoll_engine *engine, const struct atoll_options *opti
                    const struct atoll_place *place, atoll_sandbox_fn *done, void *arg)
 {
     bool fits = place->entry == engine->builder && options->mount_count == 0 && !options->login &&
-                !options->read_only;
+                !options->read_only && atoll_options_disk(options) == ATOLL_DISK_ANY;
     struct atoll_sandbox *s;
     struct atoll_error err;
 

@@ -177,6 +177,7 @@ static int choose(struct atoll_engine *engine, const struct atoll_options *optio
         .limits = options->limits,
         .mounts = options->mount_count > 0,
         .read_only = options->read_only,
+        .disk_choice = options->disk_choice != ATOLL_DISK_ANY,
     };
     struct atoll_candidates *candidates = &place->candidates;
     uint8_t chosen[ATOLL_PROVIDERS_MAX];

@@ -181,7 +181,7 @@ static bool can_be_pooled(const struct atoll_sandbox *s)
 
     return engine->config.pool > 0 && s->entry == engine->builder && !*s->spec.image &&
            !atoll_version_is_temporary(s->version) && s->options.mount_count == 0 &&
-           !s->options.read_only &&
+           !s->options.read_only && atoll_options_disk(&s->options) == ATOLL_DISK_ANY &&
            (s->spec.network == ATOLL_NETWORK_NONE || atoll_network_serves(s));
 }
 

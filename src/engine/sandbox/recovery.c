@@ -189,6 +189,7 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     (void)snprintf(s->spec.tenant, sizeof(s->spec.tenant), "%s", row->owner);
     atoll_tenant_enter(s);
     s->options.mounts = atoll_mounts_read(row->mounts, &s->options.mount_count);
+    s->spec.disk_choice = atoll_options_disk(&s->options);
     s->cpu_spent_us = row->cpu_spent_us;
     s->output_spent_bytes = row->output_spent_bytes;
     return 0;

@@ -276,7 +276,9 @@ void atoll_native_create(struct atoll_provider *p, struct atoll_spec *spec,
         drop_creation(c, &err);
         return;
     }
-    if (atoll_native_check_folders(n, &c->spec, &err) < 0) {
+    if (atoll_native_check_folders(n, &c->spec, &err) < 0 ||
+        (!c->spec.resume_disk &&
+         atoll_plan_check_disk(&n->plan_host, &c->spec, n->images, &err) < 0)) {
         drop_creation(c, &err);
         return;
     }

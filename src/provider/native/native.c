@@ -395,6 +395,7 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
         .isolation = "namespaces",
         .templates = true,
         .read_only = true,
+        .disk_choice = true,
         .layers = true,
         .stacks = n->spawn.stacks,
         .snapshot_layers = n->spawn.snapshots && atoll_cgroups_can_freeze(&n->cgroups),

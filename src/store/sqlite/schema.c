@@ -336,5 +336,6 @@ const char *const atoll_db_migrations[] = {
      "  reason TEXT NOT NULL,"
      "  created_unix_ms INTEGER NOT NULL"
      ") WITHOUT ROWID;"),
+    "ALTER TABLE sandboxes ADD COLUMN disk_choice INTEGER NOT NULL DEFAULT 0;",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

@@ -89,6 +89,7 @@ static const struct atoll_column sandbox_columns[] = {
     COLUMN("credential", SEALED, options.credential),
     COLUMN("recreate", BOOL, options.recreate),
     COLUMN("checkpoints", BOOL, options.checkpoints),
+    COLUMN("disk_choice", I32, options.disk_choice),
     COLUMN("name", NTEXT, options.name),
     COLUMN("workdir", NTEXT, options.workdir),
     COLUMN("user", NTEXT, options.user),

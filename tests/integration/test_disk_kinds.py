@@ -1,0 +1,116 @@
+"""Which disk a sandbox gets: what it asks for, or a clear refusal."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from boxes import Box
+from conftest import BUILD, running
+from rest import Rest
+from resting import kill_daemon, mortal_daemon, spawn_pid
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="without root all disks are in memory")
+
+
+@pytest.fixture(scope="module")
+def mortal():
+    with mortal_daemon() as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def make(mortal):
+    made = []
+
+    def create(kind=None, **fields):
+        made.append(Box(mortal.rest, **({"disk": {"kind": kind}} if kind else {}), **fields))
+        return made[-1]
+
+    yield create
+    for box in made:
+        box.destroy()
+
+
+def kind_of(daemon, box):
+    """Where the disk is, by what the host has of it."""
+    if any((daemon.state / "sandboxes" / f"{box.id}{end}").exists() for end in (".img", ".io")):
+        return "image"
+    pool = Path(f"/proc/{spawn_pid(daemon)}/root/state/pool")
+    return "cow" if any((pool / f"{kind}-{box.id}").exists() for kind in "dk") else "memory"
+
+
+def need_pool(daemon):
+    if not (daemon.state / "pool.img").exists():
+        pytest.skip("this host has no disk pool")
+
+
+SMALL = {"memoryMB": 256, "diskMB": 64}
+
+
+@pytest.mark.parametrize("kind", ["cow", "memory", "image"])
+def test_the_kind_that_is_asked_for(mortal, make, kind):
+    if kind == "cow":
+        need_pool(mortal)
+    box = make(kind, limits=SMALL)
+    assert kind_of(mortal, box) == kind and box.view["disk"] == {"kind": kind}
+    # The limit holds in each.
+    assert box.run("head -c 100M /dev/zero > f")["result"]["exit_code"] != 0
+    box.out("rm -f f; echo x > f")
+
+
+def test_the_default(mortal, make):
+    box = make(limits=SMALL)
+    assert kind_of(mortal, box) == "memory" and box.view["disk"] == {"kind": "auto"}
+
+
+def test_checkpoints_use_the_pool(mortal, make):
+    need_pool(mortal)
+    assert kind_of(mortal, make(limits=SMALL, checkpoints="command")) == "cow"
+    box = make("memory", limits=SMALL, checkpoints="command")
+    assert kind_of(mortal, box) == "memory"
+    box.out("echo x > f")
+    assert box.do("undo", {"commands": 1}) and box.run("cat f")["result"]["exit_code"] != 0
+
+
+def test_checkpoints_without_a_pool():
+    with running(BUILD, ATOLL_DISKS="plain") as daemon:
+        box = Box(Rest(daemon.socket), limits=SMALL, checkpoints="command")
+        assert kind_of(daemon, box) == "memory"
+        box.destroy()
+        answer = Rest(daemon.socket).post("/api/sandboxes", {"disk": {"kind": "cow"}})
+        assert answer.status == 409 and "--disks plain" in answer.error["message"]
+
+
+def test_forks_restores_and_restarts_keep_the_kind(mortal, make):
+    box = make("image", limits=SMALL)
+    if box.post("snapshots", {"name": "kind"}).status == 501:
+        pytest.skip("native cannot freeze sandboxes here")
+    fork = box.post("fork", {}).json["sandboxes"][0]
+    assert fork["disk"] == {"kind": "image"}
+    kill_daemon(mortal)
+    mortal.start()
+    assert box.view["disk"] == {"kind": "image"}
+    box.do("restore", {"snapshot": "kind"})
+    assert kind_of(mortal, box) == "image"
+    assert mortal.rest.delete(f"/api/sandboxes/{fork['id']}").status == 204
+    box.destroy()
+    assert mortal.rest.delete("/api/snapshots/kind").status == 204
+
+
+@pytest.mark.parametrize("request_,status,said", [
+    ({"disk": {"kind": "fast"}}, 400, "cow, memory or image"), ({"disk": "cow"}, 400, "disk"), ({"disk": {"size": 1}}, 400, "size"),
+    ({"disk": {"kind": "memory"}, "limits": {"memoryMB": 64, "diskMB": 64}}, 400, "half the memory"),
+    ({"disk": {"kind": "memory"}, "persistent": True}, 400, "not persistent"),
+    ({"disk": {"kind": "cow"}, "limits": {"ioMbps": 10}}, 409, "disk pool")])
+def test_what_cannot_be(mortal, request_, status, said):
+    answer = mortal.rest.post("/api/sandboxes", request_)
+    assert answer.status == status and said in answer.error["message"], answer.body
+
+
+def test_by_the_command_line(mortal):
+    box = mortal.atoll("create", "--disk-kind", "image", check=True).stdout.strip()
+    assert mortal.rest.get(f"/api/sandboxes/{box}").json["disk"] == {"kind": "image"}
+    mortal.atoll("rm", box, check=True)
+    failed = mortal.atoll("create", "--disk-kind", "fast")
+    assert failed.returncode != 0 and "--disk-kind" in failed.stderr
