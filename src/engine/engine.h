@@ -783,3 +783,11 @@ void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const c
 /* NOT_FOUND, FAILED_PRECONDITION. */
 void atoll_volumes_remove(struct atoll_engine *engine, const char *tenant, const char *provider,
                           const char *name, atoll_done_fn *done, void *arg);
+
+/* file/mount_check.c: checks a mount of a request: the name of its volume or its directory of the host, its path, and that
+ * the path does not overlap with one of the mounts before it. INVALID_ARGUMENT. */
+int atoll_mount_check(const struct atoll_mount *mount, const struct atoll_mount *before,
+                      size_t count, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* mode: "ro", "rw" or "cow". INVALID_ARGUMENT. */
+int atoll_mount_set_mode(struct atoll_mount *mount, const char *mode,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;

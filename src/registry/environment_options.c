@@ -1,5 +1,7 @@
 #include "registry/environment_options.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/memory.h"
 #include "base/text.h"
@@ -75,6 +77,59 @@ static int add_network(struct atoll_environment_options *o, const struct atoll_e
     return 0;
 }
 
+static const char *text_of(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return text ? text : "";
+}
+
+int atoll_environment_mounts(const json_t *volumes, struct atoll_mount **ret_mounts,
+                             struct atoll_error *err)
+{
+    size_t n = json_array_size(volumes);
+    struct atoll_mount *mounts = n ? atoll_alloc(n * sizeof(*mounts)) : NULL;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        const json_t *v = json_array_get(volumes, i);
+        const char *mode = text_of(v, "mode");
+        struct atoll_mount *m = &mounts[i];
+
+        *m = (struct atoll_mount){.read_only = false};
+        if (atoll_text_copy(m->volume, sizeof(m->volume), text_of(v, "name")) < 0 ||
+            atoll_text_copy(m->source, sizeof(m->source), text_of(v, "hostPath")) < 0 ||
+            atoll_text_copy(m->path, sizeof(m->path), text_of(v, "path")) < 0)
+            r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
+                           "volumes: a name or a path is too long");
+        if (r == 0 && *mode)
+            r = atoll_mount_set_mode(m, mode, err);
+        if (r == 0)
+            r = atoll_mount_check(m, mounts, i, err);
+    }
+    if (r < 0) {
+        free(mounts);
+        return r;
+    }
+    *ret_mounts = mounts;
+    return (int)n;
+}
+
+static int add_volumes(struct atoll_environment_options *o, const struct atoll_environment *e,
+                       struct atoll_error *err)
+{
+    int r;
+
+    if (o->sandbox.mount_count > 0 || !e->volumes)
+        return 0;
+    r = atoll_environment_mounts(e->volumes, &o->mounts, err);
+    if (r < 0)
+        return r;
+    o->sandbox.mounts = o->mounts;
+    o->sandbox.mount_count = (size_t)r;
+    return 0;
+}
+
 int atoll_environment_options_init(struct atoll_environment_options *ret,
                                    const struct atoll_environment *e,
                                    const struct atoll_options *request, struct atoll_engine *engine,
@@ -97,6 +152,8 @@ int atoll_environment_options_init(struct atoll_environment_options *ret,
     sandbox->env = *ret->env ? ret->env : NULL;
     sandbox->warm = ret->warm;
     r = add_network(ret, e, err);
+    if (r == 0)
+        r = add_volumes(ret, e, err);
     if (r < 0)
         atoll_environment_options_done(ret);
     return r;
@@ -107,5 +164,6 @@ void atoll_environment_options_done(struct atoll_environment_options *o)
     free(o->env);
     free(o->warm);
     free(o->policy);
+    free(o->mounts);
     *o = (struct atoll_environment_options){0};
 }

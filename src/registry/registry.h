@@ -76,6 +76,7 @@ struct atoll_environment {
     struct atoll_limits limits; /* 0: default */
     const json_t *env;          /* object of strings; NULL: none */
     const json_t *network;      /* as in a request; NULL: none */
+    const json_t *volumes;      /* likewise */
     const json_t *start;        /* command to run when a session is created; NULL: none */
     const json_t *packages, *requires, *ignore; /* NULL: none */
     const json_t *warm; /* modules that its interpreter imports when it starts; NULL: none */

@@ -87,6 +87,7 @@ int atoll_environment_find(const struct atoll_registry *registry, const char *na
         .limits = atoll_yaml_limits(json_object_get(item.object, "limits")),
         .env = json_object_get(item.object, "env"),
         .network = json_object_get(item.object, "network"),
+        .volumes = json_object_get(item.object, "volumes"),
         .start = json_object_get(item.object, "start"),
         .packages = json_object_get(item.object, "packages"),
         .requires = json_object_get(item.object, "requires"),

@@ -8,6 +8,7 @@
 #include "engine/network/request.h"
 #include "image/dockerfile.h"
 #include "image/packages.h"
+#include "registry/environment_options.h"
 #include "registry/json_schema.h"
 #include "registry/places.h"
 #include "registry/registry_internal.h"
@@ -35,6 +36,14 @@ static const struct atoll_yaml_field requirement[] = {
     {0},
 };
 
+static const struct atoll_yaml_field volume[] = {
+    {"name", ATOLL_YAML_STRING, false, 1, 64, NULL},
+    {"hostPath", ATOLL_YAML_STRING, false, 1, 255, NULL},
+    {"path", ATOLL_YAML_STRING, true, 1, 255, NULL},
+    {"mode", ATOLL_YAML_STRING, false, 2, 3, NULL},
+    {0},
+};
+
 static const struct atoll_yaml_field environment[] = {
     {"description", ATOLL_YAML_STRING, false, 0, TEXT, NULL},
     {"aliases", ATOLL_YAML_STRINGS, false, 0, 16, NULL},
@@ -48,6 +57,7 @@ static const struct atoll_yaml_field environment[] = {
     {"env", ATOLL_YAML_ENV, false, 0, 0, NULL},
     {"start", ATOLL_YAML_STRINGS, false, 1, 64, NULL},
     {"network", ATOLL_YAML_ANY, false, 0, 0, NULL},
+    {"volumes", ATOLL_YAML_OBJECTS, false, 0, ATOLL_MOUNTS_MAX, volume},
     {"port", ATOLL_YAML_WHOLE, false, 1, 65535, NULL},
     {"packages", ATOLL_YAML_LISTS, false, 0, 16, NULL},
     {"requires", ATOLL_YAML_OBJECTS, false, 0, 16, requirement},
@@ -200,6 +210,15 @@ static int check_network(const json_t *network, struct atoll_error *err)
     return r;
 }
 
+static int check_volumes(const json_t *volumes, struct atoll_error *err)
+{
+    struct atoll_mount *mounts = NULL;
+    int r = atoll_environment_mounts(volumes, &mounts, err);
+
+    free(mounts);
+    return r < 0 ? r : 0;
+}
+
 /* The loader has replaced the name of a file by its text. */
 static int check_dockerfile(const json_t *dockerfile, struct atoll_error *err)
 {
@@ -283,8 +302,11 @@ static int check_environment(const json_t *object, struct atoll_error *err)
     const char *language = json_string_value(json_object_get(object, "language")), *name;
 
     if (check_root(object, err) < 0 || check_aliases(json_object_get(object, "aliases"), err) < 0 ||
-        check_network(json_object_get(object, "network"), err) < 0)
+        check_network(json_object_get(object, "network"), err) < 0 ||
+        check_volumes(json_object_get(object, "volumes"), err) < 0)
         return -EINVAL;
+    if (json_object_get(object, "pool") && json_array_size(json_object_get(object, "volumes")) > 0)
+        return refuse(err, "sandboxes of a \"pool\" have no ", "\"volumes\"");
     if (!json_object_get(interpreters, language))
         return refuse(err, "\"interpreters\" has no entry for the language ", language);
     if (check_warm(object, language, err) < 0)

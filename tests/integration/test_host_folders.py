@@ -538,3 +538,35 @@ def test_by_the_command_line(host, mortal, monkeypatch):
         assert done.stdout == "work\n", done.stderr
     assert mortal.atoll("run", "-v", "./nothing:/work", "--", "true").returncode == 2
     assert mortal.atoll("run", "-v", "./link:/work:all", "--", "true").returncode == 2
+
+
+BASH = """language: bash
+template: host
+interpreters:
+  bash: {run: [bash, "{file}"], extension: sh}
+"""
+
+
+def environment(folder, volumes):
+    (folder / "environments").mkdir(parents=True, exist_ok=True)
+    (folder / "environments/Folder.yaml").write_text(BASH + volumes)
+
+
+def test_an_environment_of_the_registry(host, tmp_path):
+    """Its sessions mount the folder, if their tenant may."""
+    environment(tmp_path, f"volumes:\n  - {{hostPath: {host.top}/read, path: /data, mode: ro}}\n")
+    with running(BUILD, ATOLL_HOST_FOLDERS=host.listed, ATOLL_REGISTRY=str(tmp_path)) as daemon:
+        rest = Rest(daemon.socket)
+        made = rest.post("/api/sessions", {"environment": "Folder"})
+        assert made.status == 201, made.body
+        ran = rest.post(f"/api/sessions/{made.json['session_id']}/execute", {"code": "cat /data/file; touch /data/x || echo refused"})
+        assert "read" in str(ran.json) and "refused" in str(ran.json), ran.body
+        key = rest.post("/api/keys", {"tenant": "carol", "scope": "write"}).json["key"]
+        refused_ = Rest(daemon.socket, {"X-API-Key": key}).post("/api/sessions", {"environment": "Folder"})
+        assert refused_.status == 403, refused_.body
+        # One that is wrong is reported, and names the field.
+        for volumes in ("volumes:\n  - {hostPath: relative, path: /data}\n", "volumes:\n  - {hostPath: /a, path: /d, mode: all}\n",
+                        "pool: 1\nvolumes:\n  - {name: data, path: /data}\n"):
+            environment(tmp_path, volumes)
+            daemons.wait_until(lambda: "volumes" in daemon.atoll("registry", "ls").stderr +
+                               daemon.atoll("registry", "ls").stdout + daemon.log_tail(5), 20, lambda: "no complaint")

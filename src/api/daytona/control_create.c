@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/idempotency.h"
-#include "api/kit/mount_check.h"
 #include "api/kit/network_mode.h"
 #include "base/clock.h"
 #include "base/text.h"

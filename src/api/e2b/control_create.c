@@ -8,7 +8,6 @@
 #include "api/api_internal.h"
 #include "api/e2b/e2b_internal.h"
 #include "api/idempotency.h"
-#include "api/kit/mount_check.h"
 #include "api/kit/network_mode.h"
 #include "base/text.h"
 #include "engine/json_memory.h"

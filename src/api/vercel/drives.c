@@ -4,7 +4,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include "api/kit/mount_check.h"
 #include "api/vercel/list.h"
 #include "base/clock.h"
 #include "base/text.h"

@@ -3,7 +3,6 @@
  */
 #include <errno.h>
 #include <string.h>
-#include "api/kit/mount_check.h"
 #include "api/rest/requests.h"
 #include "base/text.h"
 
@@ -39,15 +38,10 @@ static int take_mode(const struct volume *v, struct atoll_mount *m, struct atoll
 {
     if (!v->mode)
         return 0;
-    if (strcmp(v->mode, "ro") != 0 && strcmp(v->mode, "rw") != 0 && strcmp(v->mode, "cow") != 0)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "volumes: mode is ro, rw or cow (got \"%.3s\")", v->mode);
     if (v->read_only && strcmp(v->mode, "ro") != 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "volumes: readOnly is the mode ro; give one of the two");
-    m->read_only = strcmp(v->mode, "ro") == 0;
-    m->cow = strcmp(v->mode, "cow") == 0;
-    return 0;
+    return atoll_mount_set_mode(m, v->mode, err);
 }
 
 static int take_volumes(const json_t *array, struct atoll_body *body, struct atoll_options *create,

@@ -1,4 +1,4 @@
-#include "api/kit/mount_check.h"
+#include "engine/engine.h"
 
 #include <errno.h>
 #include <string.h>
@@ -27,6 +27,16 @@ static bool is_taken(const char *path)
         if (atoll_text_is_below(path, tops[i]))
             return true;
     return false;
+}
+
+int atoll_mount_set_mode(struct atoll_mount *m, const char *mode, struct atoll_error *err)
+{
+    if (strcmp(mode, "ro") != 0 && strcmp(mode, "rw") != 0 && strcmp(mode, "cow") != 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "volumes: mode is ro, rw or cow (got \"%.16s\")", mode);
+    m->read_only = strcmp(mode, "ro") == 0;
+    m->cow = strcmp(mode, "cow") == 0;
+    return 0;
 }
 
 int atoll_mount_check(const struct atoll_mount *m, const struct atoll_mount *before, size_t count,
