@@ -162,6 +162,7 @@ class Server:
         self.short = re.sub(r"[^\w-]", "-", name.removeprefix("github/"))
         self.starting = threading.Lock()  # one thread starts it
         self.writing = threading.Lock()   # one thread writes
+        self.ending = threading.Lock()    # one thread ends it
         self.lock = threading.Lock()      # of the rest
         self.calls = threading.Semaphore(CALLS_MAX)
         self.listener = None
@@ -189,6 +190,7 @@ class Server:
                 raise Wrong(f"the server {self.name} does not run: {self.error}") from None
 
     def start(self):
+        self.error = None
         argv, env, cwd = command(self.name, self.config)
         self.starts += 1
         self.said.clear()
@@ -196,7 +198,7 @@ class Server:
                                    stderr=subprocess.PIPE, start_new_session=True, bufsize=-1)
         os.set_blocking(process.stdin.fileno(), False)
         with self.lock:
-            self.process, self.error, self.started = process, None, time.monotonic()
+            self.process, self.started = process, time.monotonic()
         self.listener = threading.Thread(target=self.listen, args=(process,), daemon=True)
         self.listener.start()
         threading.Thread(target=self.read, args=(process,), daemon=True).start()
@@ -221,27 +223,28 @@ class Server:
                 return
 
     def end(self, process, reason):
-        """It ended, or is not wanted any more: whoever waits gets an error, and the next start has to wait."""
-        with self.lock:
-            if process not in (None, self.process):
-                return
-            process, self.process = self.process, None
-            waiting, self.waiting = self.waiting, {}
-            lived = process is not None and time.monotonic() - self.started > 2 * AGAIN_MAX_S
-            self.wait = 1 if lived else min(AGAIN_MAX_S, 2 * self.wait or 1)
-            self.again = time.monotonic() + self.wait
-            self.error = reason
-        if process:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except OSError:
-                pass
-            process.wait()
-            self.listener.join(1)  # what it said last
-            last = " ".join(self.said).strip()
-            self.error = f"{reason}{': ' if last else ''}{last[-300:]}"
-        for answer in waiting.values():
-            answer.put(None)
+        """It ended, or could not be started (None): calls get an error, and the next start has to wait."""
+        with self.ending:
+            with self.lock:
+                if self.process is not process if process else self.error:
+                    return  # another thread was faster
+                process, self.process = self.process, None
+                waiting, self.waiting = self.waiting, {}
+                lived = process is not None and time.monotonic() - self.started > 2 * AGAIN_MAX_S
+                self.wait = 1 if lived else min(AGAIN_MAX_S, 2 * self.wait or 1)
+                self.again = time.monotonic() + self.wait
+                self.error = reason
+            if process:
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                except OSError:
+                    pass
+                process.wait()
+                self.listener.join(1)  # what it said last
+                last = " ".join(self.said).strip()
+                self.error = f"{reason}{': ' if last else ''}{last[-300:]}"
+            for answer in waiting.values():
+                answer.put(None)
 
     def listen(self, process):
         for line in iter(lambda: process.stderr.readline(4096), b""):
