@@ -7,6 +7,8 @@ import threading
 
 COMMAND = "printf 'written by the agent\\n' > note.txt"
 WORDS = "The note is written."
+TEXT = {"text": "written by the agent"}  # for a tool whose name ends with NOTE, instead of the command
+NOTE = "__note"
 
 
 def anthropic_events(body):
@@ -17,9 +19,11 @@ def anthropic_events(body):
     start = {"id": "msg_1", "type": "message", "role": "assistant", "model": body["model"], "content": [],
              "stop_reason": None, "usage": {"input_tokens": 10, "output_tokens": 1}}
     yield "message_start", {"type": "message_start", "message": start}
-    if "Bash" in tools and not answered:
-        block = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps({"command": COMMAND, "description": "x"})}
+    note = next((tool for tool in tools if tool.endswith(NOTE)), None)
+    if (note or "Bash" in tools) and not answered:
+        block = {"type": "tool_use", "id": "toolu_1", "name": note or "Bash", "input": {}}
+        given = TEXT if note else {"command": COMMAND, "description": "x"}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(given)}
         reason = "tool_use"
     else:
         block, delta, reason = {"type": "text", "text": ""}, {"type": "text_delta", "text": WORDS}, "end_turn"

@@ -68,6 +68,49 @@ def make_template(rest, name, program, binary, files):
     rest.call("DELETE", f"/api/sandboxes/{box}")
 
 
+# An MCP server with one tool, which writes the note into the directory where the agent works.
+NOTES = r"""
+import json, os, sys
+for line in sys.stdin:
+    ask = json.loads(line)
+    params = ask.get("params", {})
+    result = {}
+    if ask.get("method") == "initialize":
+        result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "notes", "version": "1"}}
+    elif ask.get("method") == "tools/list":
+        result = {"tools": [{"name": "note", "description": "Writes a note.", "inputSchema": {
+            "type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}}]}
+    elif ask.get("method") == "tools/call":
+        with open("note.txt", "w") as file:
+            file.write(params["arguments"]["text"] + " with " + os.environ["NOTES_KEY"] + "\n")
+        result = {"content": [{"type": "text", "text": "written"}]}
+    if "id" in ask:
+        print(json.dumps({"jsonrpc": "2.0", "id": ask["id"], "result": result}), flush=True)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_an_agent_uses_a_connector(world, modules):
+    """The tool of an MCP server that the tenant has stored, with a secret in its environment."""
+    program, binary, variable, _, files = AGENTS["claude-code"]
+    rest = Rest(world.socket)
+    make_template(rest, f"tools-{program}", program, modules / binary, files)
+    assert rest.post("/api/secrets", {"name": "NOTES_KEY", "value": "the-key"}).status == 201
+    stored = rest.post("/api/connectors", {"name": "notes", "command": "python3", "args": ["-c", NOTES],
+                                           "env": {"NOTES_KEY": "${secret.NOTES_KEY}"}})
+    assert stored.status == 201, stored.body
+    task = rest.call("POST", "/api/tasks", {
+        "agent": "claude-code", "instruction": "Write a note.", "model": "test", "mcpServers": ["notes"],
+        "sandbox": {"template": f"tools-{program}", "network": {"mode": "bridge"},
+                    "limits": {"diskMB": 3072, "memoryMB": 2048}},
+        "env": {variable: KEY, "ANTHROPIC_BASE_URL": MODEL}, "captureFiles": True, "timeoutSeconds": 200}, wait="true").json
+    log = rest.call("GET", f"/api/tasks/{task['id']}/log").body.decode()
+    assert task["state"] == "succeeded", (task, log[-3000:])
+    assert task["output"] == WORDS
+    assert [file["content"] for file in task["files"] if file["path"] == "note.txt"] == ["written by the agent with the-key\n"]
+    rest.call("DELETE", f"/api/templates/tools-{program}")
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("agent", AGENTS)
 def test_an_agent_writes_and_pushes(world, modules, agent):
