@@ -1,8 +1,7 @@
 #include <errno.h>
 #include <string.h>
 #include "engine/json_memory.h"
-#include "task/swarm.h"
-#include "task/task_internal.h"
+#include "task/swarm_internal.h"
 
 /*
  * The memory of a swarm in the sandbox of a member: a file, which is written before the agent runs and read
@@ -51,18 +50,15 @@ void atoll_task_memory_forget(struct atoll_task *task)
     (void)json_object_del(task->facts, GIVEN);
 }
 
-void atoll_task_memory_give(struct atoll_task *task, void (*next)(struct atoll_task *task))
+static void write_file(struct atoll_task *task)
 {
     struct atoll_swarm_view view;
     struct atoll_error error;
 
-    /* With the fact, an earlier daemon has written it. */
-    if (!swarm_of(task) || json_object_get(task->facts, GIVEN) ||
-        atoll_swarms_find(task->tasks->swarms, NULL, swarm_of(task), &view, &error) < 0) {
-        next(task);
+    if (atoll_swarms_find(task->tasks->swarms, NULL, swarm_of(task), &view, &error) < 0) {
+        task->next(task);
         return;
     }
-    task->next = next;
     task->memory_text = atoll_json_dump(view.memory, JSON_INDENT(2));
     if (!task->memory_text) {
         (void)atoll_fail_errno(&error, ENOMEM, "the memory of the swarm");
@@ -72,6 +68,36 @@ void atoll_task_memory_give(struct atoll_task *task, void (*next)(struct atoll_t
     atoll_files_put(task->tasks->config.engine, atoll_task_fact(task, "sandbox_id"), NULL,
                     ATOLL_TASK_MEMORY_FILE, 0644, task->memory_text, strlen(task->memory_text),
                     written, task);
+}
+
+/* The memory of the hub has become that of the swarm. */
+static void fetched(struct atoll_tasks *tasks, const char *task_id, const struct atoll_error *error)
+{
+    struct atoll_error ignored;
+    struct atoll_task *task = atoll_task_get(tasks, NULL, task_id, &ignored);
+
+    if (task && error)
+        atoll_task_step_done(task, error);
+    else if (task)
+        write_file(task);
+}
+
+void atoll_task_memory_give(struct atoll_task *task, void (*next)(struct atoll_task *task))
+{
+    struct atoll_swarm *s;
+    struct atoll_error error;
+
+    /* With the fact, an earlier daemon has written it. */
+    if (!swarm_of(task) || json_object_get(task->facts, GIVEN) ||
+        !(s = atoll_swarm_get(task->tasks->swarms, NULL, swarm_of(task), &error))) {
+        next(task);
+        return;
+    }
+    task->next = next;
+    if (atoll_swarm_has_hub(s))
+        atoll_hub_sync(s, task->id, NULL, fetched);
+    else
+        write_file(task);
 }
 
 static void add_line(struct atoll_task *task, const char *line, size_t n)
@@ -99,6 +125,43 @@ static json_t *changes_of(const json_t *given, const json_t *now)
     return changes;
 }
 
+static void taken(struct atoll_task *task)
+{
+    (void)json_object_del(task->facts, GIVEN);
+    atoll_buf_clear(&task->read);
+    task->next(task);
+}
+
+/* The hub has the changes. Without it they are in this swarm only: the step fails, and can be tried again. */
+static void sent(struct atoll_tasks *tasks, const char *task_id, const struct atoll_error *error)
+{
+    struct atoll_error ignored;
+    struct atoll_task *task = atoll_task_get(tasks, NULL, task_id, &ignored);
+
+    if (task && error)
+        atoll_task_step_done(task, error);
+    else if (task)
+        taken(task);
+}
+
+/* True: it goes on when the hub has answered. */
+static bool take_changes(struct atoll_task *task, const json_t *changes)
+{
+    struct atoll_error refused;
+    struct atoll_swarm *s = atoll_swarm_get(task->tasks->swarms, NULL, swarm_of(task), &refused);
+
+    if (!s || json_object_size(changes) == 0)
+        return false;
+    if (atoll_swarms_remember(task->tasks->swarms, swarm_of(task), changes, &refused) < 0) {
+        atoll_task_log(task, "error", "%s", refused.text);
+        return false;
+    }
+    if (!atoll_swarm_has_hub(s))
+        return false;
+    atoll_hub_sync(s, task->id, changes, sent);
+    return true;
+}
+
 static void read_back(struct atoll_task *task, const struct atoll_exec_result *result ATOLL_UNUSED,
                       const char *tail ATOLL_UNUSED, const struct atoll_error *error)
 {
@@ -107,22 +170,19 @@ static void read_back(struct atoll_task *task, const struct atoll_exec_result *r
         error ? NULL
               : atoll_json_load(atoll_buf_head(&task->read), atoll_buf_size(&task->read), 0, &why);
     json_t *changes;
-    struct atoll_error refused;
+    bool waits = false;
 
     if (json_is_object(now)) {
         changes = changes_of(json_object_get(task->facts, GIVEN), now);
-        if (json_object_size(changes) > 0 &&
-            atoll_swarms_remember(task->tasks->swarms, swarm_of(task), changes, &refused) < 0)
-            atoll_task_log(task, "error", "%s", refused.text);
+        waits = take_changes(task, changes);
         json_decref(changes);
     } else {
         atoll_task_log(task, "error", "%s is not a JSON object any more: nothing is taken from it",
                        ATOLL_TASK_MEMORY_FILE);
     }
     json_decref(now);
-    (void)json_object_del(task->facts, GIVEN);
-    atoll_buf_clear(&task->read);
-    task->next(task);
+    if (!waits)
+        taken(task);
 }
 
 void atoll_task_memory_take(struct atoll_task *task, void (*next)(struct atoll_task *task))

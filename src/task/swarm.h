@@ -26,7 +26,8 @@ void atoll_swarms_resume(struct atoll_swarms *swarms);
 struct atoll_swarms *atoll_swarms_free(struct atoll_swarms *swarms);
 
 /* request: {"tasks": [{"name", "dependsOn": [names], and a task's members}], "concurrency", "failFast",
- * "memory"}, whose types have been checked; its reference is taken. ret_id: ATOLL_ID_LEN + 1 bytes.
+ * "memory", "leaseSeconds", "lifetimeSeconds", "hub": {"url", "swarm", "secret"}}, whose types have been checked;
+ * its reference is taken. ret_id: ATOLL_ID_LEN + 1 bytes.
  * INVALID_ARGUMENT (names, circles), RESOURCE_EXHAUSTED. */
 int atoll_swarms_start(struct atoll_swarms *swarms, const char *tenant, json_t *request,
                        char *ret_id, struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -37,19 +38,27 @@ struct atoll_swarm_view {
     const json_t *members; /* [{"name", "task_id", "state"}]; state also "pending" and "skipped" */
     const json_t *memory;
     int64_t created_unix_ms, ended_unix_ms;
+    int64_t lease_unix_ms; /* when its lease ends; 0: it has none */
 };
 /* tenant NULL: of any. NOT_FOUND. */
 int atoll_swarms_find(struct atoll_swarms *swarms, const char *tenant, const char *id,
                       struct atoll_swarm_view *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Iterates: start with *pos = 0; false at the end. */
-bool atoll_swarms_next(struct atoll_swarms *swarms, size_t *pos, struct atoll_swarm_view *ret);
+/* Newest first, those older than (created, id): start with INT64_MAX and "". */
+bool atoll_swarms_before(struct atoll_swarms *swarms, int64_t created_unix_ms, const char *id,
+                         struct atoll_swarm_view *ret);
 /* Cancels its members. NOT_FOUND. */
 int atoll_swarms_cancel(struct atoll_swarms *swarms, const char *id,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The lease lasts leaseSeconds from now. NOT_FOUND; FAILED_PRECONDITION: it has none. */
+int atoll_swarms_heartbeat(struct atoll_swarms *swarms, const char *id,
+                           struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Sets the members of `changes` in the memory; null removes one. NOT_FOUND; RESOURCE_EXHAUSTED: it would be
  * larger than ATOLL_SWARM_MEMORY_MAX. */
 int atoll_swarms_remember(struct atoll_swarms *swarms, const char *id, const json_t *changes,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
+#define ATOLL_HUB_URL_MAX 1000
+/* Whether it is the address of a hub. INVALID_ARGUMENT says what is supported. */
+int atoll_hub_check_url(const char *url, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* fn is called from the loop when a member or the memory has changed, until it is unwatched. */
 struct atoll_swarm_watch;
 int atoll_swarms_watch(struct atoll_swarms *swarms, const char *id, void (*fn)(void *arg),

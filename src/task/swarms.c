@@ -4,39 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
-#include "base/list.h"
 #include "base/log.h"
-#include "base/map.h"
 #include "base/memory.h"
 #include "base/rand.h"
 #include "engine/json_memory.h"
 #include "store/tasks.h"
-#include "task/task_internal.h"
+#include "task/swarm_internal.h"
 
 #define CONCURRENCY 8 /* unless the request says */
 #define REQUEST_MAX ((size_t)4 << 20)
-
-struct swarm {
-    struct atoll_swarms *swarms;
-    char id[ATOLL_ID_LEN + 1];
-    char tenant[65];
-    enum atoll_task_state state;
-    json_t *request; /* owned */
-    json_t *members; /* owned; in the order of request.tasks */
-    json_t *memory;  /* owned */
-    int64_t created_unix_ms, ended_unix_ms;
-    bool stopping; /* a client has cancelled it, or a member failed with failFast */
-    bool canceled;
-    bool advancing;
-    struct atoll_list watches;
-    struct atoll_timer telling;
-};
-
-struct atoll_swarms {
-    struct atoll_tasks *tasks; /* borrowed */
-    struct atoll_store *store; /* borrowed */
-    struct atoll_map by_id;    /* of struct swarm, owned */
-};
 
 struct atoll_swarm_watch {
     struct atoll_list node;
@@ -51,17 +27,18 @@ static const char *text_of(const json_t *object, const char *name)
     return text ? text : "";
 }
 
-static bool has_ended(const struct swarm *s)
+bool atoll_swarm_has_ended(const struct atoll_swarm *s)
 {
     return s->state >= ATOLL_TASK_SUCCEEDED;
 }
 
 /* --- rows --- */
 
-static int store(struct swarm *s, struct atoll_error *err)
+static int store(struct atoll_swarm *s, struct atoll_error *err)
 {
-    json_t *facts = json_pack("{s:O, s:O, s:b, s:b}", "members", s->members, "memory", s->memory,
-                              "stopping", s->stopping, "canceled", s->canceled);
+    json_t *facts = json_pack("{s:O, s:O, s:b, s:b, s:b, s:I}", "members", s->members, "memory",
+                              s->memory, "stopping", s->stopping, "canceled", s->canceled,
+                              "expired", s->expired, "lease", (json_int_t)s->lease_unix_ms);
     char *request = atoll_json_dump(s->request, JSON_COMPACT);
     char *text = facts ? atoll_json_dump(facts, JSON_COMPACT) : NULL;
     const struct atoll_store_task row = {
@@ -91,7 +68,7 @@ static int store(struct swarm *s, struct atoll_error *err)
 
 static void tell(void *arg)
 {
-    struct swarm *s = arg;
+    struct atoll_swarm *s = arg;
 
     ATOLL_LIST_FOREACH (&s->watches, node) {
         struct atoll_swarm_watch *watch = ATOLL_CONTAINER_OF(node, struct atoll_swarm_watch, node);
@@ -99,7 +76,7 @@ static void tell(void *arg)
     }
 }
 
-static void save(struct swarm *s)
+void atoll_swarm_save(struct atoll_swarm *s)
 {
     struct atoll_error error;
 
@@ -110,9 +87,10 @@ static void save(struct swarm *s)
         atoll_timer_set(&s->telling, s->swarms->tasks->config.loop, 0, tell, s);
 }
 
-static struct swarm *swarm_new(struct atoll_swarms *swarms, const char *id, const char *tenant)
+static struct atoll_swarm *swarm_new(struct atoll_swarms *swarms, const char *id,
+                                     const char *tenant)
 {
-    struct swarm *s = atoll_alloc(sizeof(*s));
+    struct atoll_swarm *s = atoll_alloc(sizeof(*s));
 
     s->swarms = swarms;
     s->state = ATOLL_TASK_RUNNING;
@@ -122,9 +100,10 @@ static struct swarm *swarm_new(struct atoll_swarms *swarms, const char *id, cons
     return s;
 }
 
-static void swarm_free(struct swarm *s)
+static void swarm_free(struct atoll_swarm *s)
 {
     atoll_timer_cancel(&s->telling);
+    atoll_timer_cancel(&s->expiry);
     while (!atoll_list_empty(&s->watches)) {
         struct atoll_swarm_watch *watch =
             ATOLL_CONTAINER_OF(s->watches.next, struct atoll_swarm_watch, node);
@@ -140,7 +119,7 @@ static void swarm_free(struct swarm *s)
 static int load_row(void *arg, const struct atoll_store_task *row, struct atoll_error *err)
 {
     struct atoll_swarms *swarms = arg;
-    struct swarm *s = swarm_new(swarms, row->id, row->tenant);
+    struct atoll_swarm *s = swarm_new(swarms, row->id, row->tenant);
     json_t *facts = atoll_json_load_own(row->facts);
 
     s->request = atoll_json_load_own(row->request);
@@ -148,6 +127,8 @@ static int load_row(void *arg, const struct atoll_store_task *row, struct atoll_
     s->memory = json_incref(json_object_get(facts, "memory"));
     s->stopping = json_is_true(json_object_get(facts, "stopping"));
     s->canceled = json_is_true(json_object_get(facts, "canceled"));
+    s->expired = json_is_true(json_object_get(facts, "expired"));
+    s->lease_unix_ms = json_integer_value(json_object_get(facts, "lease"));
     json_decref(facts);
     s->created_unix_ms = row->created_unix_ms;
     s->ended_unix_ms = row->ended_unix_ms;
@@ -163,12 +144,12 @@ static int load_row(void *arg, const struct atoll_store_task *row, struct atoll_
 
 /* --- members --- */
 
-static json_t *member_of(const struct swarm *s, size_t i)
+static json_t *member_of(const struct atoll_swarm *s, size_t i)
 {
     return json_array_get(s->members, i);
 }
 
-static const json_t *request_of(const struct swarm *s, size_t i)
+static const json_t *request_of(const struct atoll_swarm *s, size_t i)
 {
     return json_array_get(json_object_get(s->request, "tasks"), i);
 }
@@ -183,7 +164,7 @@ static bool is_state(const json_t *member, const char *state)
     return strcmp(text_of(member, "state"), state) == 0;
 }
 
-static size_t index_of(const struct swarm *s, const char *name)
+static size_t index_of(const struct atoll_swarm *s, const char *name)
 {
     size_t i = 0;
 
@@ -193,7 +174,7 @@ static size_t index_of(const struct swarm *s, const char *name)
 }
 
 /* 1: all that it depends on has succeeded; -1: one of them cannot; 0: not yet. */
-static int may_begin(const struct swarm *s, size_t i)
+static int may_begin(const struct atoll_swarm *s, size_t i)
 {
     const json_t *needs = json_object_get(request_of(s, i), "dependsOn");
     int result = 1;
@@ -210,7 +191,7 @@ static int may_begin(const struct swarm *s, size_t i)
 }
 
 /* The task of a member: its request without what is the swarm's. */
-static void begin(struct swarm *s, size_t i)
+static void begin(struct atoll_swarm *s, size_t i)
 {
     json_t *request = json_deep_copy(request_of(s, i)), *member = member_of(s, i);
     char id[ATOLL_ID_LEN + 1];
@@ -230,7 +211,7 @@ static void begin(struct swarm *s, size_t i)
 }
 
 /* Takes over the states of tasks that have ended. */
-static void look(struct swarm *s)
+static void look(struct atoll_swarm *s)
 {
     for (size_t i = 0; i < json_array_size(s->members); i++) {
         json_t *member = member_of(s, i);
@@ -249,7 +230,7 @@ static void look(struct swarm *s)
     }
 }
 
-static void stop_members(struct swarm *s, const char *who)
+static void stop_members(struct atoll_swarm *s, const char *who)
 {
     struct atoll_error error;
 
@@ -262,7 +243,7 @@ static void stop_members(struct swarm *s, const char *who)
     }
 }
 
-static size_t count(const struct swarm *s, const char *state)
+static size_t count(const struct atoll_swarm *s, const char *state)
 {
     size_t n = 0;
 
@@ -271,7 +252,7 @@ static size_t count(const struct swarm *s, const char *state)
     return n;
 }
 
-static void begin_some(struct swarm *s)
+static void begin_some(struct atoll_swarm *s)
 {
     const json_t *given = json_object_get(s->request, "concurrency");
     size_t most = given ? (size_t)json_integer_value(given) : CONCURRENCY;
@@ -292,9 +273,11 @@ static void begin_some(struct swarm *s)
     } while (changed);
 }
 
-static void conclude(struct swarm *s)
+static void conclude(struct atoll_swarm *s)
 {
-    if (count(s, "running") + count(s, "pending") > 0)
+    /* A swarm without members is a memory, which is there until its lease ends. */
+    if (count(s, "running") + count(s, "pending") > 0 ||
+        (json_array_size(s->members) == 0 && !s->canceled))
         return;
     s->state = s->canceled                                            ? ATOLL_TASK_CANCELED
                : count(s, "succeeded") == json_array_size(s->members) ? ATOLL_TASK_SUCCEEDED
@@ -303,9 +286,9 @@ static void conclude(struct swarm *s)
 }
 
 /* Tasks may end while others are begun: then this is called again from within. */
-static void advance(struct swarm *s)
+static void advance(struct atoll_swarm *s)
 {
-    if (has_ended(s) || s->advancing)
+    if (atoll_swarm_has_ended(s) || s->advancing)
         return;
     s->advancing = true;
     look(s);
@@ -317,7 +300,9 @@ static void advance(struct swarm *s)
     look(s);
     s->advancing = false;
     conclude(s);
-    save(s);
+    atoll_swarm_save(s);
+    if (s->expired)
+        atoll_swarm_lease_arm(s);
 }
 
 static void task_ended(void *arg, const char *id)
@@ -325,7 +310,7 @@ static void task_ended(void *arg, const char *id)
     struct atoll_swarms *swarms = arg;
     struct atoll_task_view view;
     struct atoll_error error;
-    struct swarm *s;
+    struct atoll_swarm *s;
 
     if (atoll_tasks_find(swarms->tasks, NULL, id, &view, &error) < 0)
         return;
@@ -342,7 +327,7 @@ static int refuse(struct atoll_error *err, const char *text, const char *name)
 }
 
 /* Names the members: "name" of a task, or its number from 0. */
-static int make_members(struct swarm *s, struct atoll_error *err)
+static int make_members(struct atoll_swarm *s, struct atoll_error *err)
 {
     const json_t *tasks = json_object_get(s->request, "tasks");
 
@@ -363,7 +348,7 @@ static int make_members(struct swarm *s, struct atoll_error *err)
 
 /* Whether each dependency exists and none leads back: every round must find a member all of whose
  * dependencies were found before. */
-static int check_dependencies(const struct swarm *s, struct atoll_error *err)
+static int check_dependencies(const struct atoll_swarm *s, struct atoll_error *err)
 {
     bool found[ATOLL_SWARM_MEMBERS_MAX] = {false};
     size_t n = json_array_size(s->members), left = n;
@@ -385,16 +370,25 @@ static int check_dependencies(const struct swarm *s, struct atoll_error *err)
     return left == 0 ? 0 : refuse(err, "tasks of the swarm depend on each other in a circle", "");
 }
 
+int atoll_swarm_forget(struct atoll_swarm *s, struct atoll_error *err)
+{
+    if (atoll_store_drop_task(s->swarms->store, s->id, err) < 0)
+        return -EIO;
+    (void)atoll_map_remove(&s->swarms->by_id, s->id);
+    swarm_free(s);
+    return 0;
+}
+
 static int make_room(struct atoll_swarms *swarms, const char *tenant, struct atoll_error *err)
 {
-    struct swarm *s, *oldest = NULL;
+    struct atoll_swarm *s, *oldest = NULL;
     size_t pos = 0, n = 0;
 
     while ((s = atoll_map_next(&swarms->by_id, &pos))) {
         if (strcmp(s->tenant, tenant) != 0)
             continue;
         n++;
-        if (has_ended(s) && (!oldest || s->created_unix_ms < oldest->created_unix_ms))
+        if (atoll_swarm_has_ended(s) && (!oldest || s->created_unix_ms < oldest->created_unix_ms))
             oldest = s;
     }
     if (n < ATOLL_SWARMS_MAX)
@@ -402,18 +396,14 @@ static int make_room(struct atoll_swarms *swarms, const char *tenant, struct ato
     if (!oldest)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
                           "%d swarms are running; try again when one has ended", ATOLL_SWARMS_MAX);
-    if (atoll_store_drop_task(swarms->store, oldest->id, err) < 0)
-        return -EIO;
-    (void)atoll_map_remove(&swarms->by_id, oldest->id);
-    swarm_free(oldest);
-    return 0;
+    return atoll_swarm_forget(oldest, err);
 }
 
 int atoll_swarms_start(struct atoll_swarms *swarms, const char *tenant, json_t *request,
                        char *ret_id, struct atoll_error *err)
 {
     char id[ATOLL_ID_LEN + 1];
-    struct swarm *s;
+    struct atoll_swarm *s;
     int r = make_room(swarms, tenant, err);
 
     if (r == 0 && json_dumpb(request, NULL, 0, JSON_COMPACT) > REQUEST_MAX)
@@ -429,6 +419,7 @@ int atoll_swarms_start(struct atoll_swarms *swarms, const char *tenant, json_t *
     s->created_unix_ms = atoll_clock_unix_ms();
     s->memory = json_deep_copy(json_object_get(request, "memory"));
     s->memory = s->memory ? s->memory : json_object();
+    atoll_swarm_lease_begin(s);
     r = make_members(s, err);
     if (r == 0)
         r = check_dependencies(s, err);
@@ -441,14 +432,15 @@ int atoll_swarms_start(struct atoll_swarms *swarms, const char *tenant, json_t *
         return r;
     }
     memcpy(ret_id, s->id, sizeof(s->id));
+    atoll_swarm_lease_arm(s);
     advance(s);
     return 0;
 }
 
-static struct swarm *get(struct atoll_swarms *swarms, const char *tenant, const char *id,
-                         struct atoll_error *err)
+struct atoll_swarm *atoll_swarm_get(struct atoll_swarms *swarms, const char *tenant, const char *id,
+                                    struct atoll_error *err)
 {
-    struct swarm *s = atoll_map_get(&swarms->by_id, id);
+    struct atoll_swarm *s = atoll_map_get(&swarms->by_id, id);
 
     if (s && (!tenant || strcmp(s->tenant, tenant) == 0))
         return s;
@@ -456,16 +448,17 @@ static struct swarm *get(struct atoll_swarms *swarms, const char *tenant, const 
     return NULL;
 }
 
-static void view_of(const struct swarm *s, struct atoll_swarm_view *ret)
+static void view_of(const struct atoll_swarm *s, struct atoll_swarm_view *ret)
 {
-    *ret = (struct atoll_swarm_view){s->id,     s->tenant,          s->state,        s->members,
-                                     s->memory, s->created_unix_ms, s->ended_unix_ms};
+    *ret = (struct atoll_swarm_view){
+        s->id,     s->tenant,          s->state,         s->members,
+        s->memory, s->created_unix_ms, s->ended_unix_ms, s->lease_unix_ms};
 }
 
 int atoll_swarms_find(struct atoll_swarms *swarms, const char *tenant, const char *id,
                       struct atoll_swarm_view *ret, struct atoll_error *err)
 {
-    const struct swarm *s = get(swarms, tenant, id, err);
+    const struct atoll_swarm *s = atoll_swarm_get(swarms, tenant, id, err);
 
     if (!s)
         return -ENOENT;
@@ -473,32 +466,48 @@ int atoll_swarms_find(struct atoll_swarms *swarms, const char *tenant, const cha
     return 0;
 }
 
-bool atoll_swarms_next(struct atoll_swarms *swarms, size_t *pos, struct atoll_swarm_view *ret)
+static bool is_older(const struct atoll_swarm *s, int64_t created_unix_ms, const char *id)
 {
-    const struct swarm *s = atoll_map_next(&swarms->by_id, pos);
+    return s->created_unix_ms < created_unix_ms ||
+           (s->created_unix_ms == created_unix_ms && strcmp(s->id, id) < 0);
+}
 
-    if (s)
-        view_of(s, ret);
-    return s != NULL;
+bool atoll_swarms_before(struct atoll_swarms *swarms, int64_t created_unix_ms, const char *id,
+                         struct atoll_swarm_view *ret)
+{
+    const struct atoll_swarm *s, *found = NULL;
+    size_t pos = 0;
+
+    while ((s = atoll_map_next(&swarms->by_id, &pos)))
+        if (is_older(s, created_unix_ms, id) &&
+            (!found || !is_older(s, found->created_unix_ms, found->id)))
+            found = s;
+    if (found)
+        view_of(found, ret);
+    return found != NULL;
+}
+
+void atoll_swarm_stop(struct atoll_swarm *s)
+{
+    s->stopping = s->canceled = true;
+    advance(s);
 }
 
 int atoll_swarms_cancel(struct atoll_swarms *swarms, const char *id, struct atoll_error *err)
 {
-    struct swarm *s = get(swarms, NULL, id, err);
+    struct atoll_swarm *s = atoll_swarm_get(swarms, NULL, id, err);
 
     if (!s)
         return -ENOENT;
-    if (!has_ended(s)) {
-        s->stopping = s->canceled = true;
-        advance(s);
-    }
+    if (!atoll_swarm_has_ended(s))
+        atoll_swarm_stop(s);
     return 0;
 }
 
 int atoll_swarms_remember(struct atoll_swarms *swarms, const char *id, const json_t *changes,
                           struct atoll_error *err)
 {
-    struct swarm *s = get(swarms, NULL, id, err);
+    struct atoll_swarm *s = atoll_swarm_get(swarms, NULL, id, err);
     json_t *memory, *value;
     const char *name;
 
@@ -520,14 +529,14 @@ int atoll_swarms_remember(struct atoll_swarms *swarms, const char *id, const jso
     }
     json_decref(s->memory);
     s->memory = memory;
-    save(s);
+    atoll_swarm_save(s);
     return 0;
 }
 
 int atoll_swarms_watch(struct atoll_swarms *swarms, const char *id, void (*fn)(void *arg),
                        void *arg, struct atoll_swarm_watch **ret, struct atoll_error *err)
 {
-    struct swarm *s = get(swarms, NULL, id, err);
+    struct atoll_swarm *s = atoll_swarm_get(swarms, NULL, id, err);
     struct atoll_swarm_watch *watch;
 
     if (!s)
@@ -560,6 +569,8 @@ int atoll_swarms_new(struct atoll_tasks *tasks, struct atoll_store *store_of,
     swarms->store = store_of;
     atoll_map_init(&swarms->by_id);
     r = atoll_store_each_task(store_of, ATOLL_STORE_SWARM, load_row, swarms, err);
+    if (r == 0)
+        r = atoll_hubs_new(swarms, &swarms->hubs, err);
     if (r < 0) {
         (void)atoll_swarms_free(swarms);
         return r;
@@ -576,7 +587,8 @@ static void adopt(struct atoll_swarms *swarms)
     struct atoll_task_view view = {.created_unix_ms = INT64_MAX, .id = ""};
 
     while (atoll_tasks_before(swarms->tasks, NULL, view.created_unix_ms, view.id, &view)) {
-        const struct swarm *s = atoll_map_get(&swarms->by_id, text_of(view.request, "swarmId"));
+        const struct atoll_swarm *s =
+            atoll_map_get(&swarms->by_id, text_of(view.request, "swarmId"));
         json_t *member = s ? member_of(s, index_of(s, text_of(view.request, "swarmMember"))) : NULL;
 
         if (member && is_state(member, "pending")) {
@@ -588,22 +600,25 @@ static void adopt(struct atoll_swarms *swarms)
 
 void atoll_swarms_resume(struct atoll_swarms *swarms)
 {
-    struct swarm *s;
+    struct atoll_swarm *s;
     size_t pos = 0;
 
     adopt(swarms);
-    while ((s = atoll_map_next(&swarms->by_id, &pos)))
+    while ((s = atoll_map_next(&swarms->by_id, &pos))) {
         advance(s);
+        atoll_swarm_lease_arm(s);
+    }
 }
 
 struct atoll_swarms *atoll_swarms_free(struct atoll_swarms *swarms)
 {
-    struct swarm *s;
+    struct atoll_swarm *s;
     size_t pos = 0;
 
     if (!swarms)
         return NULL;
     atoll_tasks_on_end(swarms->tasks, NULL, NULL);
+    (void)atoll_hubs_free(swarms->hubs);
     while ((s = atoll_map_next(&swarms->by_id, &pos)))
         swarm_free(s);
     atoll_map_done(&swarms->by_id);

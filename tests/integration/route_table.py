@@ -154,8 +154,8 @@ def task(world):
     return {"name": made.json["id"]}
 
 
-def swarm(world):
-    made = world.mine.post("/api/swarms?wait=true", {"tasks": [{"instruction": "exit 1", "autoCleanup": True}]})
+def swarm(world, **more):
+    made = world.mine.post("/api/swarms?wait=true", {"tasks": [{"instruction": "exit 1", "autoCleanup": True}], **more})
     assert made.status == 200 and made.json["state"] == "failed", made.body
     return {"name": made.json["id"]}
 
@@ -495,6 +495,8 @@ SESSIONS = {
     "GET /api/swarms/{name}": Entry(Ask(200, check=has("state", value="failed")), Ask(404, at={"name": "nothing"}),
                                     given=swarm),
     "POST /api/swarms/{name}/cancel": Entry(Ask(202, check=has("id")), Ask(404, at={"name": "nothing"}), given=swarm),
+    "POST /api/swarms/{name}/heartbeat": Entry(Ask(200, check=has("lease_ends_at")), Ask(404, at={"name": "nothing"}),
+                                               given=lambda world: swarm(world, leaseSeconds=600)),
     "GET /api/swarms/{name}/memory": Entry(Ask(200), Ask(404, at={"name": "nothing"}), given=swarm),
     "PATCH /api/swarms/{name}/memory": Entry(Ask(200, body={"x": 1}, check=has("x", value=1)), Ask(400, body=b"["),
                                              given=swarm),

@@ -105,7 +105,8 @@ atoll_rest_handler atoll_rest_task_create, atoll_rest_task_list, atoll_rest_task
     atoll_rest_task_remove;
 /* task/swarms.c */
 atoll_rest_handler atoll_rest_swarm_create, atoll_rest_swarm_list, atoll_rest_swarm_get,
-    atoll_rest_swarm_cancel, atoll_rest_swarm_memory_get, atoll_rest_swarm_memory_set;
+    atoll_rest_swarm_cancel, atoll_rest_swarm_heartbeat, atoll_rest_swarm_memory_get,
+    atoll_rest_swarm_memory_set;
 /* task/agents.c */
 atoll_rest_handler atoll_rest_agent_start, atoll_rest_agent_list, atoll_rest_agent_cancel;
 /* registry.c */

@@ -157,6 +157,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    "/api/swarms",          READ,  NONE,   atoll_rest_swarm_list, "all"},
     {ATOLL_GET,    SWARM,                  READ,  NONE,   atoll_rest_swarm_get, "wait"},
     {ATOLL_POST,   SWARM "/cancel",        WRITE, NONE,   atoll_rest_swarm_cancel, ""},
+    {ATOLL_POST,   SWARM "/heartbeat",     WRITE, NONE,   atoll_rest_swarm_heartbeat, ""},
     {ATOLL_GET,    SWARM "/memory",        READ,  NONE,   atoll_rest_swarm_memory_get, ""},
     {ATOLL_PATCH,  SWARM "/memory",        WRITE, FILES,  atoll_rest_swarm_memory_set, ""},
 

@@ -7,7 +7,9 @@
 #include "api/rest/task/end_wait.h"
 #include "api/rest/task/tasks.h"
 #include "base/rand.h"
+#include "base/text.h"
 #include "engine/json_memory.h"
+#include "network/placeholder.h"
 #include "task/swarm.h"
 
 static struct atoll_swarms *swarms_of(const struct atoll_api_call *call)
@@ -63,6 +65,8 @@ static void view_swarm(struct atoll_json_out *out, const struct atoll_api_call *
     atoll_json_text(out, "state", atoll_task_state_name(view->state));
     atoll_json_time(out, "created_at", view->created_unix_ms);
     atoll_json_time(out, "ended_at", view->ended_unix_ms);
+    if (view->lease_unix_ms > 0)
+        atoll_json_time(out, "lease_ends_at", view->lease_unix_ms);
     if (whole) {
         atoll_json_open(out, "members", '[');
         for (size_t i = 0; i < json_array_size(view->members); i++)
@@ -122,12 +126,29 @@ static const struct atoll_end_source end_source = {has_ended, watch_swarm, unwat
 
 struct request {
     const json_t *tasks, *memory;
+    uint32_t lease, lifetime;
+    bool has_hub;
+    struct {
+        const char *url, *swarm, *secret;
+    } hub;
     uint32_t concurrency;
     bool fail_fast;
 };
 
+#define HUB(member) (offsetof(struct request, hub.member) - offsetof(struct request, hub))
+static const struct atoll_field hub_fields[] = {
+    {"url", ATOLL_FIELD_STRING, HUB(url), 1, ATOLL_HUB_URL_MAX, NULL, 0},
+    {"swarm", ATOLL_FIELD_STRING, HUB(swarm), 1, 64, NULL, 0},
+    {"secret", ATOLL_FIELD_STRING, HUB(secret), 1, 64, NULL, 0},
+    {0},
+};
+#undef HUB
+
 #define AT(member) offsetof(struct request, member)
 static const struct atoll_field fields[] = {
+    {"leaseSeconds", ATOLL_FIELD_U32, AT(lease), 1, 7 * 86400, NULL, 0},
+    {"lifetimeSeconds", ATOLL_FIELD_U32, AT(lifetime), 1, 31 * 86400, NULL, 0},
+    {"hub", ATOLL_FIELD_OBJECT, AT(hub), 0, 0, hub_fields, 0},
     {"tasks", ATOLL_FIELD_JSON, AT(tasks), 0, 0, NULL, 0},
     {"memory", ATOLL_FIELD_JSON, AT(memory), 0, 0, NULL, 0},
     {"concurrency", ATOLL_FIELD_U32, AT(concurrency), 1, ATOLL_SWARM_MEMBERS_MAX, NULL, 0},
@@ -186,14 +207,27 @@ static int check_member(json_t *member, size_t i, struct atoll_error *err)
     return r;
 }
 
+static int check_hub(const struct request *q, struct atoll_error *err)
+{
+    if (!q->hub.url || !q->hub.swarm || !atoll_text_is_id(q->hub.swarm))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "hub must have the \"url\" of another Atoll, and \"swarm\": the id of a "
+                          "swarm there");
+    if (q->hub.secret && !atoll_secret_is_name(q->hub.secret))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "hub.secret must be the name of a secret, with a key of the hub");
+    return atoll_hub_check_url(q->hub.url, err);
+}
+
 static int check(const struct request *q, struct atoll_error *err)
 {
     size_t n = json_array_size(q->tasks);
     int r = 0;
 
-    if (!json_is_array(q->tasks) || n == 0 || n > ATOLL_SWARM_MEMBERS_MAX)
+    if (!json_is_array(q->tasks) || (n == 0 && !q->lease) || n > ATOLL_SWARM_MEMBERS_MAX)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "tasks must be an array of 1 to %d requests for tasks",
+                          "tasks must be an array of 1 to %d requests for tasks; it may be empty "
+                          "if there is a leaseSeconds",
                           ATOLL_SWARM_MEMBERS_MAX);
     if (q->memory && !json_is_object(q->memory))
         return atoll_fields_refuse(err, "", "memory", q->memory, "an object");
@@ -201,6 +235,8 @@ static int check(const struct request *q, struct atoll_error *err)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG,
                           "the memory of a swarm has at most %zu KiB",
                           ATOLL_SWARM_MEMORY_MAX / 1024);
+    if (q->has_hub)
+        r = check_hub(q, err);
     for (size_t i = 0; r == 0 && i < n; i++)
         r = check_member(json_array_get(q->tasks, i), i, err);
     return r;
@@ -218,6 +254,7 @@ void atoll_rest_swarm_create(struct atoll_api_call *call, const uint8_t *bytes, 
     if (atoll_idempotency_check(call, bytes, n))
         return;
     r = atoll_body_decode(&body, bytes, n, fields, &q, &error);
+    q.has_hub = r == 0 && json_is_object(json_object_get(body.root, "hub"));
     if (r == 0)
         r = check(&q, &error);
     if (r == 0)
@@ -242,12 +279,11 @@ void atoll_rest_swarm_list(struct atoll_api_call *call, const uint8_t *body ATOL
     struct atoll_swarm_view view;
     struct atoll_buf buf;
     struct atoll_json_out out;
-    size_t pos = 0;
-
+    view = (struct atoll_swarm_view){.created_unix_ms = INT64_MAX, .id = ""};
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_json_open(&out, "swarms", '[');
-    while (atoll_swarms_next(swarms_of(call), &pos, &view))
+    while (atoll_swarms_before(swarms_of(call), view.created_unix_ms, view.id, &view))
         if (atoll_api_sees(call, view.tenant))
             view_swarm(&out, call, &view, false);
     atoll_json_close(&out, ']');
@@ -281,6 +317,19 @@ void atoll_rest_swarm_cancel(struct atoll_api_call *call, const uint8_t *body AT
         atoll_api_fail(call, &error);
     else
         reply_view(call, 202, call->params.name);
+}
+
+void atoll_rest_swarm_heartbeat(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                                size_t n ATOLL_UNUSED)
+{
+    struct atoll_swarm_view view;
+    struct atoll_error error;
+
+    if (find(call, &view, &error) < 0 ||
+        atoll_swarms_heartbeat(swarms_of(call), call->params.name, &error) < 0)
+        atoll_api_fail(call, &error);
+    else
+        reply_view(call, 200, call->params.name);
 }
 
 static void reply_memory(struct atoll_api_call *call)

@@ -1,0 +1,134 @@
+"""Ephemeral swarms: a lease after which all of a swarm goes, and a hub, another Atoll, that has its memory."""
+
+import signal
+
+import pytest
+
+from daemons import BUILD, need_build, running, wait_until
+from listening import listening_daemon
+from rest import Rest
+
+SET = "import json, os; p = os.environ['ATOLL_SWARM_MEMORY']; m = json.load(open(p)); {}; json.dump(m, open(p, 'w'))"
+
+
+def task(code, **more):
+    return {"agent": "shell", "instruction": f"python3 -c \"{SET.format(code)}\"", **more}
+
+
+@pytest.fixture(scope="module")
+def world():
+    """A hub that listens, and a daemon whose swarms have their memory there."""
+    need_build()
+    with listening_daemon() as (hub, address), running(BUILD) as daemon:
+        hub.url = f"http://{address[0]}:{address[1]}"
+        hub.rest, daemon.rest, daemon.hub = Rest(hub.socket), Rest(daemon.socket), hub
+        key = (hub.state / "api-key").read_text().strip()
+        assert daemon.rest.post("/api/secrets", {"name": "HUB", "value": key}).status == 201
+        yield daemon
+
+
+def memory_at_hub(world, **fields):
+    made = world.hub.rest.post("/api/swarms", {"tasks": [], "memory": {}, "leaseSeconds": 600, **fields})
+    assert made.status == 201 and made.json["state"] == "running", made.body
+    return made.json["id"]
+
+
+def hub(world, swarm, **more):
+    return {"url": world.hub.url, "swarm": swarm, "secret": "HUB", **more}
+
+
+def test_two_machines_have_one_memory(world):
+    there = memory_at_hub(world, memory={"n": 1})
+    done = world.rest.post("/api/swarms", {"hub": hub(world, there), "tasks": [
+        task("m['n'] += 1", name="one"), task("m['sum'] = m['n'] + m['more']; del m['gone']", name="two", dependsOn=["one"])]})
+    assert done.status == 201, done.body
+    # The other machine: its changes come between.
+    wait_until(lambda: world.hub.rest.get(f"/api/swarms/{there}/memory").json["n"] == 2 or True, 1, lambda: "")
+    assert world.hub.rest.call("PATCH", f"/api/swarms/{there}/memory", {"more": 40, "gone": 1}).status == 200
+    ended = world.rest.get(f"/api/swarms/{done.json['id']}", wait="true").json
+    assert ended["state"] == "succeeded", ended
+    assert ended["memory"] == {"n": 2, "more": 40, "sum": 42} == world.hub.rest.get(f"/api/swarms/{there}/memory").json
+
+
+def test_a_hub_that_refuses(world):
+    there = memory_at_hub(world)
+    for wrong, why in ((hub(world, "nosuch"), "does not exist"), (hub(world, there, secret="NOPE"), "no secret NOPE"),
+                       ({"url": world.hub.url, "swarm": there}, "sending the memory" and "reading the memory"),
+                       (hub(world, there, url="http://127.0.0.1:1"), "the hub")):
+        made = world.rest.call("POST", "/api/swarms", {"hub": wrong, "tasks": [task("m['a'] = 1")]}, wait="true").json
+        assert made["state"] == "failed", made
+        error = made["members"][0]["task"]["error"]["message"]
+        assert why in error and "atl_" not in error, error
+    # When the hub is back, the task goes on.
+    swarm = world.rest.call("POST", "/api/swarms", {"hub": hub(world, there, url="http://127.0.0.1:1"),
+                                                    "tasks": [task("m['a'] = 1", cleanup="never")]}, wait="true").json
+    assert swarm["state"] == "failed" and world.hub.rest.get(f"/api/swarms/{there}/memory").json == {}
+
+
+def test_other_tenants_reach_only_what_is_public(world):
+    key = world.rest.post("/api/keys", {"tenant": "other", "scope": "write"}).json["key"]
+    other = Rest(world.socket, {"Authorization": f"Bearer {key}"})
+    made = other.call("POST", "/api/swarms", {"hub": {"url": world.hub.url, "swarm": "x"}, "tasks": [task("m['a'] = 1")]},
+                      wait="true").json
+    assert made["state"] == "failed", made
+    assert "address" in made["members"][0]["task"]["error"]["message"], made
+
+
+@pytest.mark.parametrize("fields, why", [
+    ({"hub": {"url": "quic://hub.example:1", "swarm": "x"}}, "quic:// is not supported; a hub is another Atoll"),
+    ({"hub": {"url": "ftp://x", "swarm": "x"}}, "https://HOST:PORT"), ({"hub": {"url": "https://a@b", "swarm": "x"}}, "https://HOST:PORT"),
+    ({"hub": {"url": "https://a?b", "swarm": "x"}}, "https://HOST:PORT"), ({"hub": {"url": "https://", "swarm": "x"}}, "https://HOST:PORT"),
+    ({"hub": {}}, "hub must have"), ({"hub": {"url": "https://a"}}, "hub must have"), ({"hub": {"url": "https://a", "swarm": "../x"}}, "hub must have"),
+    ({"hub": {"url": "https://a", "swarm": "x", "secret": "a b"}}, "hub.secret"), ({"hub": "https://a"}, "hub"),
+    ({"leaseSeconds": 0}, "leaseSeconds"), ({"leaseSeconds": 1e9}, "leaseSeconds"), ({"lifetimeSeconds": "x"}, "lifetimeSeconds"),
+    ({"tasks": []}, "may be empty"),
+])
+def test_bad_input(world, fields, why):
+    refused = world.rest.post("/api/swarms", {"tasks": [task("pass")], **fields})
+    assert refused.status == 400 and why in refused.json["error"]["message"], refused.body
+
+
+def left(rest, swarm, tasks, box):
+    paths = [f"/api/swarms/{swarm}", f"/api/artifacts/{box}", *(f"/api/tasks/{one}" for one in tasks)]
+    boxes = [one["id"] for one in rest.get("/api/sandboxes").json["sandboxes"]]
+    return [path for path in paths if rest.get(path).status != 404] + boxes
+
+
+def test_when_the_lease_ends_everything_goes():
+    with running(BUILD) as daemon:
+        rest = Rest(daemon.socket)
+        # One task has ended, one runs, one waits for it; files are kept.
+        made = rest.post("/api/swarms", {"leaseSeconds": 3, "memory": {"k": 1}, "tasks": [
+            {"instruction": "echo x > kept", "name": "done", "cleanup": "never", "captureFiles": True},
+            {"instruction": "sleep 1000", "name": "runs"}, {"instruction": "true", "dependsOn": ["runs"]}]})
+        assert made.status == 201 and made.json["lease_ends_at"], made.body
+        path = f"/api/swarms/{made.json['id']}"
+
+        def member(number):
+            return rest.get(path).json["members"][number]
+        wait_until(lambda: rest.post(f"{path}/heartbeat").status == 200 and member(0)["state"] == "succeeded"
+                   and member(1).get("task", {}).get("step") == "run", 60, lambda: str(rest.get(path).json))
+        before = rest.get(path).json["lease_ends_at"]
+        box, tasks = member(0)["task"]["sandbox_id"], [member(0)["task_id"], member(1)["task_id"]]
+        wait_until(lambda: rest.post(f"{path}/heartbeat").json["lease_ends_at"] > before, 10, lambda: "it is not renewed")
+        # The next daemon knows of the lease.
+        daemon.process.send_signal(signal.SIGKILL)
+        daemon.process.wait()
+        daemon.start()
+        wait_until(lambda: not left(rest, made.json["id"], tasks, box), 60, lambda: str(left(rest, made.json["id"], tasks, box)))
+        assert rest.get("/api/swarms").json["swarms"] == [] and rest.get("/api/tasks").json["tasks"] == []
+
+
+def test_a_lifetime_and_no_lease(world):
+    rest = world.rest
+    made = rest.post("/api/swarms", {"lifetimeSeconds": 1, "tasks": [{"instruction": "sleep 1000"}]}).json
+    refused = rest.post(f"/api/swarms/{made['id']}/heartbeat")
+    assert refused.status in (404, 409) and (refused.status == 404 or "has no lease" in refused.json["error"]["message"])
+    wait_until(lambda: rest.get(f"/api/swarms/{made['id']}").status == 404, 60, lambda: "it is still there")
+
+
+def test_the_newest_is_first(world):
+    made = [world.rest.post("/api/swarms", {"tasks": [{"instruction": "true"}]}).json["id"] for _ in range(3)]
+    listed = [one["id"] for one in world.rest.get("/api/swarms").json["swarms"]]
+    times = [one["created_at"] for one in world.rest.get("/api/swarms").json["swarms"]]
+    assert set(listed[:3]) == set(made) and times == sorted(times, reverse=True)
