@@ -419,6 +419,16 @@ ATOLL_CLIENT_API int atoll_client_preview_close(struct atoll_client *client, con
                                                 unsigned port, struct atoll_client_error *error);
 ATOLL_CLIENT_API void atoll_client_preview_free(struct atoll_client_preview *preview);
 
+/* Git in a sandbox: docs/git.md has the operations and what each takes. */
+
+/* method and operation: "POST" and "clone", "GET" and "status", "DELETE" and "branches" …; request_json: an
+ * object with the members of the request, or NULL. *ret_json (may be NULL) is the text of the answer, "" if it
+ * is empty; free it with atoll_client_release(). The call returns when git has ended. */
+ATOLL_CLIENT_API int atoll_client_git(struct atoll_client *client, const char *sandbox_id,
+                                      const char *method, const char *operation,
+                                      const char *request_json, char **ret_json,
+                                      struct atoll_client_error *error);
+
 /* Sessions: a sandbox made from an environment of the registry, and code that runs in it. */
 
 struct atoll_client_session {

@@ -8,7 +8,6 @@
 #include <string.h>
 #include "base/buf.h"
 #include "cli/git_print.h"
-#include "net/url.h"
 
 #define ACTIONS_LISTED 400
 
@@ -281,56 +280,15 @@ static int make_request(const struct options *o, const struct action *action, in
                : 0;
 }
 
-/* Sending it: GET and DELETE have their members in the query. */
-
-static int add_parameter(struct atoll_buf *out, const char *name, const json_t *value)
-{
-    char number[32];
-    const char *text = json_string_value(value);
-    int r = atoll_buf_appendf(out, "%c%s=", memchr(out->data, '?', out->len) ? '&' : '?', name);
-
-    if (json_is_number(value)) {
-        (void)snprintf(number, sizeof(number), "%.0f", json_number_value(value));
-        text = number;
-    }
-    return r < 0 ? r : atoll_url_encode(out, text ? text : "true", true);
-}
-
-static int add_query(struct atoll_link_target *target, json_t *request, struct atoll_error *err)
-{
-    struct atoll_buf text;
-    const char *name;
-    json_t *value, *item;
-    size_t i;
-    int r;
-
-    atoll_buf_init(&text, sizeof(target->text) - 1);
-    r = atoll_buf_appends(&text, target->text);
-    json_object_foreach(request, name, value)
-    {
-        if (r == 0 && !json_is_array(value))
-            r = add_parameter(&text, name, value);
-        if (json_is_array(value))
-            json_array_foreach(value, i, item) r = r < 0 ? r : add_parameter(&text, name, item);
-    }
-    if (r == 0)
-        (void)snprintf(target->text, sizeof(target->text), "%s", atoll_buf_str(&text));
-    atoll_buf_done(&text);
-    return r < 0 ? atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG, "too many arguments") : 0;
-}
+/* Sending it. */
 
 static int act(struct atoll_cli *cli, const char *box, const struct action *action, json_t *request,
                json_t **ret_reply, struct atoll_error *err)
 {
     struct atoll_link_target target;
     bool has_body = *action->method == 'P';
-    int r = atoll_link_target(&target, err, "/api/sandboxes/%s/git", box);
+    int r = atoll_link_git_target(&target, action->method, box, action->route, request, err);
 
-    if (r == 0)
-        (void)snprintf(target.text + strlen(target.text), sizeof(target.text) - strlen(target.text),
-                       "/%s", action->route);
-    if (r == 0 && !has_body)
-        r = add_query(&target, request, err);
     atoll_cli_set_timeout(cli, -1);
     return r < 0 ? r
                  : atoll_cli_call(cli, action->method, target.text, has_body ? request : NULL,

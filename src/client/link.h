@@ -30,6 +30,12 @@ struct atoll_link_target {
 int atoll_link_target(struct atoll_link_target *ret, struct atoll_error *err, const char *fmt, ...)
     ATOLL_PRINTF(3, 4) ATOLL_MUST_CHECK;
 
+/* git.c: a request about git in a sandbox. The members of `request` are in the query, unless the method is POST
+ * or PUT, which send it as body. INVALID_ARGUMENT. */
+int atoll_link_git_target(struct atoll_link_target *ret, const char *method, const char *sandbox_id,
+                          const char *operation, json_t *request,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
+
 /* One request with an optional JSON body. The caller owns *ret_reply (ret_reply may be NULL), which is
  * JSON null if the reply has no body. Errors of the daemon keep their kind and text. */
 int atoll_link_call(struct atoll_client *client, const char *method, const char *target,

@@ -184,6 +184,30 @@ static void states(const char *id)
     puts("states");
 }
 
+static void git(const char *id)
+{
+    char *json;
+
+    MUST(atoll_client_git(client, id, "POST", "init", "{\"path\": \"w\", \"ref\": \"main\"}", NULL,
+                          &error));
+    MUST(atoll_client_git(client, id, "PUT", "config",
+                          "{\"path\": \"w\", \"name\": \"a.b\", \"value\": \"x & y\"}", NULL,
+                          &error));
+    MUST(atoll_client_git(client, id, "GET", "config", "{\"path\": \"w\", \"name\": \"a.b\"}",
+                          &json, &error));
+    CHECK(strstr(json, "x & y"));
+    atoll_client_release(json);
+    MUST(atoll_client_git(client, id, "GET", "status", "{\"path\": \"w\"}", &json, &error));
+    CHECK(strstr(json, "\"main\""));
+    atoll_client_release(json);
+    CHECK(atoll_client_git(client, id, "GET", "status", "{\"path\": \"/ & no\"}", NULL, &error) <
+          0);
+    CHECK(error.code == ATOLL_CLIENT_NOT_FOUND && strstr(error.message, "/ & no"));
+    CHECK(atoll_client_git(client, id, "GET", "../execs", NULL, NULL, &error) < 0);
+    CHECK(error.code == ATOLL_CLIENT_INVALID_ARGUMENT);
+    puts("git");
+}
+
 static void sessions(void)
 {
     struct atoll_client_session *session, *same;
@@ -225,6 +249,7 @@ int main(void)
     processes(box->id);
     terminals_and_journals(box->id);
     files(box->id);
+    git(box->id);
     states(box->id);
     MUST(atoll_client_sandbox_destroy(client, box->id, &error));
     CHECK(atoll_client_sandbox_destroy(client, box->id, &error) < 0);

@@ -124,7 +124,7 @@ def test_every_part_of_the_library(daemon, installed, package, tmp_path):
     done = subprocess.run([tmp_path / "tour"], capture_output=True, text=True, timeout=60,
                           env={**daemon.env, "LD_LIBRARY_PATH": str(library)})
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.split() == ["results", "processes", "terminals", "files", "states",
+    assert done.stdout.split() == ["results", "processes", "terminals", "files", "git", "states",
                                    "sessions", "done"]
 
 
