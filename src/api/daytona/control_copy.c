@@ -100,10 +100,3 @@ void atoll_daytona_fork(struct atoll_api_call *call, const uint8_t *bytes, size_
     else
         atoll_engine_fork(call->engine, call->params.id, &request, forked, call);
 }
-
-void atoll_daytona_unsupported(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
-                               size_t n ATOLL_UNUSED)
-{
-    atoll_daytona_refuse(call, 501, NULL, "%s %s is not offered by this service",
-                         atoll_http_method_name(call->route->method), call->route->path);
-}

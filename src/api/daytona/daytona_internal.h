@@ -180,7 +180,10 @@ ATOLL_DAYTONA_HANDLER(snapshot_activate);
 ATOLL_DAYTONA_HANDLER(snapshot_deactivate);
 ATOLL_DAYTONA_HANDLER(snapshot_sandbox);
 ATOLL_DAYTONA_HANDLER(fork);
-ATOLL_DAYTONA_HANDLER(unsupported);
+/* control_ssh.c */
+ATOLL_DAYTONA_HANDLER(ssh_create);
+ATOLL_DAYTONA_HANDLER(ssh_revoke);
+ATOLL_DAYTONA_HANDLER(ssh_validate);
 /* storage.c */
 ATOLL_DAYTONA_HANDLER(push_access);
 /* volumes.c */

@@ -56,9 +56,9 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   BOX "/snapshot",            WRITE, JSON, atoll_daytona_snapshot_sandbox, NULL},
     {ATOLL_POST,   BOX "/fork",                WRITE, JSON, atoll_daytona_fork, NULL},
     {ATOLL_POST,   BOX "/resize",              WRITE, JSON, atoll_daytona_resize, NULL},
-    {ATOLL_POST,   BOX "/ssh-access",          WRITE, NONE, atoll_daytona_unsupported, NULL},
-    {ATOLL_DELETE, BOX "/ssh-access",          WRITE, NONE, atoll_daytona_unsupported, NULL},
-    {ATOLL_GET,    BASE "/sandbox/ssh-access/validate", READ, NONE, atoll_daytona_unsupported, NULL},
+    {ATOLL_POST,   BOX "/ssh-access",          WRITE, NONE, atoll_daytona_ssh_create, NULL},
+    {ATOLL_DELETE, BOX "/ssh-access",          WRITE, NONE, atoll_daytona_ssh_revoke, NULL},
+    {ATOLL_GET,    BASE "/sandbox/ssh-access/validate", READ, NONE, atoll_daytona_ssh_validate, NULL},
     {ATOLL_GET,    BOX "/build-logs-url",      READ,  NONE, atoll_daytona_sandbox_logs_url, NULL},
     {ATOLL_GET,    BOX "/build-logs",          READ,  NONE, atoll_daytona_sandbox_logs, NULL},
 
