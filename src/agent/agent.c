@@ -98,18 +98,22 @@ static int setup_fds(struct atoll_agent *a, struct atoll_error *err)
     return 0;
 }
 
+int atoll_agent_listen(struct atoll_agent *a, struct atoll_error *err)
+{
+    int r = atoll_fd_set_nonblock(a->config.listen_fd, true);
+
+    if (r == 0)
+        r = atoll_watch_open(&a->listen_watch, a->loop, a->config.listen_fd, EPOLLIN, accept_ready,
+                             a);
+    return r < 0 ? atoll_fail_errno(err, -r, "listen for the daemon") : 0;
+}
+
 static int setup_transport(struct atoll_agent *a, struct atoll_error *err)
 {
-    int r;
+    int r = a->config.listen_fd >= 0 ? atoll_agent_listen(a, err) : 0;
 
-    if (a->config.listen_fd >= 0) {
-        r = atoll_fd_set_nonblock(a->config.listen_fd, true);
-        if (r == 0)
-            r = atoll_watch_open(&a->listen_watch, a->loop, a->config.listen_fd, EPOLLIN,
-                                 accept_ready, a);
-        if (r < 0)
-            return atoll_fail_errno(err, -r, "listen for the daemon");
-    }
+    if (r < 0)
+        return r;
     if (a->config.conn_fd >= 0)
         atoll_agent_conn_open(a, ATOLL_TAKE_FD(a->config.conn_fd));
     return 0;
@@ -156,6 +160,7 @@ static void done(struct atoll_agent *a)
     atoll_agent_users_done(a);
     atoll_buf_done(&a->note);
     atoll_timer_cancel(&a->accept_again);
+    atoll_timer_cancel(&a->leave);
     atoll_timer_cancel(&a->unscored_timer);
     atoll_watch_close(&a->listen_watch);
     atoll_signals_close(&a->signals);
@@ -178,7 +183,7 @@ static int run(struct atoll_agent *a, struct atoll_error *err)
         atoll_agent_conn_flush(a);
         if (a->unscored_count > 0)
             atoll_agent_oom_scores_write(a);
-        if (!a->conn.open && a->config.listen_fd < 0)
+        if (!a->conn.open && a->config.listen_fd < 0 && !a->config.listen)
             return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE, "the daemon closed the stream");
     }
 }

@@ -10,6 +10,10 @@
  * Thread: single-threaded by design, because it switches credentials of the whole process.
  */
 struct atoll_agent_config {
+    /* Makes listen_fd, at that path and with that mode, for later; NULL: not possible. */
+    int (*listen)(const char *path, uint32_t mode, struct atoll_error *err);
+    const char *listen_path;
+    uint32_t listen_mode;
     int listen_fd; /* unix stream socket to which the daemon connects; ATOLL_NO_FD if none */
     int conn_fd;   /* or one connected stream (Docker, VM); ATOLL_NO_FD if none */
     bool fds;      /* the transport passes descriptors */

@@ -509,6 +509,7 @@ struct atoll_agent {
 
     struct atoll_watch listen_watch;
     struct atoll_timer accept_again;
+    struct atoll_timer leave; /* leave.c */
     struct atoll_agent_conn conn;
     struct atoll_list accepted, tunnels;
     size_t accepted_count, tunnel_count;
@@ -554,6 +555,9 @@ struct atoll_agent {
 /* Handlers, by the file that holds them; dispatch.c has the table. */
 atoll_agent_handler atoll_agent_on_note_put, atoll_agent_on_note_get;
 atoll_agent_handler atoll_agent_on_pause, atoll_agent_on_resume;
+atoll_agent_handler atoll_agent_on_leave; /* leave.c */
+/* agent.c: watches config.listen_fd. */
+int atoll_agent_listen(struct atoll_agent *agent, struct atoll_error *err) ATOLL_MUST_CHECK;
 atoll_agent_handler atoll_agent_on_exec_start, atoll_agent_on_exec_signal,
     atoll_agent_on_exec_resize, atoll_agent_on_exec_resume, atoll_agent_on_exec_list,
     atoll_agent_on_exec_ack, atoll_agent_on_exec_forget, atoll_agent_on_exec_stdin,

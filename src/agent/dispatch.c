@@ -115,6 +115,7 @@ static const struct row {
     {TYPE(NOTE_GET), false, NULL, atoll_agent_on_note_get},
     {TYPE(PAUSE), false, &atoll_am_pause_desc, atoll_agent_on_pause},
     {TYPE(RESUME), false, NULL, atoll_agent_on_resume},
+    {TYPE(LEAVE), false, NULL, atoll_agent_on_leave},
     {TYPE(PING), false, NULL, on_ping},
     {TYPE(WORKDIR), false, &atoll_am_mkdir_desc, atoll_agent_on_workdir},
     {TYPE(USER), false, &atoll_am_user_desc, atoll_agent_on_user},

@@ -217,6 +217,9 @@ static int open_transport(struct options *w, struct atoll_error *err)
     struct atoll_agent_config *c = &w->config;
 
     c->fds = (w->listen || w->connect) && !w->no_fds;
+    c->listen = w->listen ? atoll_agent_transport_listen : NULL;
+    c->listen_path = w->listen;
+    c->listen_mode = w->socket_mode;
     if (w->listen)
         return c->listen_fd = atoll_agent_transport_listen(w->listen, w->socket_mode, err);
     if (w->connect)

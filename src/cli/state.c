@@ -5,12 +5,14 @@
 
 struct pause_options {
     struct atoll_cli_common common;
-    bool discard_processes;
+    bool discard_processes, to_disk;
 };
 
 static const struct atoll_cli_option pause_table[] = {
     {"discard-processes", 0, ATOLL_CLI_FLAG, offsetof(struct pause_options, discard_processes),
      NULL, "end its commands first; only files are kept", NULL},
+    {"to-disk", 0, ATOLL_CLI_FLAG, offsetof(struct pause_options, to_disk), NULL,
+     "write its memory to disk (gVisor)", NULL},
     ATOLL_CLI_COMMON(struct pause_options),
     {0},
 };
@@ -47,7 +49,8 @@ static int pause_one(struct atoll_cli *cli, const char *id, const void *arg,
                      struct atoll_error *err)
 {
     const struct pause_options *o = arg;
-    ATOLL_AUTOJSON json_t *request = json_pack("{s:b}", "keepProcesses", !o->discard_processes);
+    ATOLL_AUTOJSON json_t *request =
+        json_pack("{s:b, s:b}", "keepProcesses", !o->discard_processes, "toDisk", o->to_disk);
     ATOLL_AUTOJSON json_t *reply = NULL;
     struct atoll_link_target target;
     int r = atoll_link_target(&target, err, "/api/sandboxes/%s/pause", id);
@@ -106,7 +109,8 @@ const struct atoll_cli_verb atoll_cli_pause = {
     .summary = "freeze all processes of a sandbox",
     .help = "Frozen processes use no CPU. As much of their memory as possible is freed: what the\n"
             "kernel can write to swap, and what it can read from files again. Until `atoll\n"
-            "resume`, only `atoll logs` and `atoll rm` work on the sandbox.\n"
+            "resume`, only `atoll logs` and `atoll rm` work on the sandbox. With --to-disk the\n"
+            "memory is written to disk, where the provider can do that.\n"
             "\n"
             "Example:\n"
             "  atoll pause $id && atoll resume $id\n",

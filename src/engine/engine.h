@@ -404,6 +404,10 @@ void atoll_engine_touch(struct atoll_engine *engine, const char *id);
  */
 void atoll_engine_pause(struct atoll_engine *engine, const char *id, bool keep_processes,
                         const char *who, atoll_done_fn *done, void *arg);
+/* The same with keep_processes, and their memory is written to disk. UNIMPLEMENTED where the provider cannot;
+ * FAILED_PRECONDITION if something in the sandbox cannot be saved. */
+void atoll_engine_pause_to_disk(struct atoll_engine *engine, const char *id, const char *who,
+                                atoll_done_fn *done, void *arg);
 /* Resumes a paused sandbox or starts a stopped one. It is running when done is called, and its
  * original timeout starts again. Succeeds for a running sandbox. */
 void atoll_engine_resume(struct atoll_engine *engine, const char *id, atoll_done_fn *done,

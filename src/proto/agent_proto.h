@@ -75,6 +75,9 @@ enum atoll_agent_type {
     /* atoll_am_user → empty: the default user of requests from now on. INVALID_ARGUMENT: the sandbox has
      * no such user. FAILED_PRECONDITION: it has only one user id, of another user. */
     ATOLL_AGENT_USER = 98,
+    /* empty → empty, then the agent closes all connections and its listening socket, and listens again as
+     * soon as it can. FAILED_PRECONDITION: a process has a socket that a checkpoint cannot contain. */
+    ATOLL_AGENT_LEAVE = 99,
 };
 
 /* atoll_am_hello.features */

@@ -58,6 +58,7 @@ enum atoll_spawn_type {
 #define ATOLL_SPAWN_GIVES_VOLUME_IMAGES 64u /* ATOLL_BIND_VOLUME with an image */
 #define ATOLL_SPAWN_GIVES_POOL 32u          /* ATOLL_DISK_COW */
 #define ATOLL_SPAWN_GIVES_FOLDERS 128u      /* ATOLL_PLAN_FOLDER */
+#define ATOLL_SPAWN_GIVES_SAVE 512u         /* ATOLL_FREEZE_SAVE */
 #define ATOLL_SPAWN_GIVES_RECLAIM 256u      /* ATOLL_SPAWN_RECLAIM */
 
 struct atoll_sm_hello {
@@ -108,9 +109,14 @@ struct atoll_sm_remove {
     uint8_t keep_disk; /* keep the disk if it can outlive the sandbox */
 };
 
+enum {
+    ATOLL_FREEZE_THAW, /* of one that was saved: it is restored, and makes sandboxes/<id>.run again */
+    ATOLL_FREEZE_FREEZE,
+    ATOLL_FREEZE_SAVE, /* ends runsc after it has written sandboxes/<id>.saved */
+};
 struct atoll_sm_freeze {
     const char *id;
-    uint8_t frozen; /* 0: thaw */
+    uint8_t frozen; /* ATOLL_FREEZE_* */
 };
 
 struct atoll_sm_exited {

@@ -49,6 +49,7 @@ struct atoll_provider_caps {
     bool disk_choice;      /* supports spec.disk_choice */
     bool descriptors;      /* streams to the agent carry descriptors */
     bool pause;
+    bool save;       /* can write the memory of sandboxes to disk, and read it back */
     bool reclaim;    /* memory of paused sandboxes */
     bool persistent; /* a disk can outlive the processes of its sandbox */
     bool set_limits; /* while the sandbox runs */
@@ -177,7 +178,7 @@ struct atoll_provider_ops {
 };
 
 /* First member of every provider's own struct. Operations that its capabilities exclude may be
- * NULL (pause, resume, reclaim, stop, set_limits, stats, keep_layer, drop_layer, snapshot_layer, build and
+ * NULL (pause, resume, reclaim, save, stop, set_limits, stats, keep_layer, drop_layer, snapshot_layer, build and
  * the like,
  * reserve, shutdown): provider/checked.h wraps every provider and refuses them with an error
  * text. */

@@ -100,6 +100,7 @@ int atoll_spawn_read_hello(const struct atoll_frame *frame, struct atoll_spawn_i
     note_ids(info, &hello);
     info->hides = hello.hides;
     info->network = hello.gives & ATOLL_SPAWN_GIVES_NETWORK;
+    info->saves = hello.gives & ATOLL_SPAWN_GIVES_SAVE;
     info->reclaims = hello.gives & ATOLL_SPAWN_GIVES_RECLAIM;
     info->snapshots = hello.gives & ATOLL_SPAWN_GIVES_SNAPSHOTS;
     info->volumes = hello.gives & ATOLL_SPAWN_GIVES_VOLUMES;

@@ -16,6 +16,7 @@ struct atoll_spawn_info {
     size_t id_blocks;
     bool hides;         /* see atoll_sm_hello */
     bool stacks;        /* ATOLL_SPAWN_GIVES_STACKS */
+    bool saves;         /* ATOLL_SPAWN_GIVES_SAVE */
     bool reclaims;      /* ATOLL_SPAWN_GIVES_RECLAIM */
     bool snapshots;     /* ATOLL_SPAWN_GIVES_SNAPSHOTS */
     bool volumes;       /* ATOLL_SPAWN_GIVES_VOLUMES */

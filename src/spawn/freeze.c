@@ -73,9 +73,10 @@ static int begin(struct sandbox *s, bool frozen, struct atoll_error *err)
 }
 
 void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_t request,
-                            bool frozen)
+                            unsigned how)
 {
     struct sandbox *s = atoll_text_is_id(id) ? atoll_map_get(&all->by_id, id) : NULL;
+    bool frozen = how != ATOLL_FREEZE_THAW;
     struct atoll_error err;
 
     if (s && s->state != SANDBOX_RUNNING)
@@ -84,6 +85,10 @@ void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_
         (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, EBUSY,
                          "a snapshot of sandbox %s is being made; try again", id);
         all->events->frozen(all->arg, request, &err);
+        return;
+    }
+    if (s && (how == ATOLL_FREEZE_SAVE || s->saved)) {
+        atoll_sandbox_save(s, request, how);
         return;
     }
     if (s && !frozen)

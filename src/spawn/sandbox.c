@@ -58,7 +58,7 @@ static struct sandbox *sandbox_new(struct atoll_sandboxes *all, const char *id)
     (void)snprintf(s->id, sizeof(s->id), "%s", id);
     s->all = all;
     s->pidfd = s->status_fd = s->space.tcp = s->space.udp = s->commit.pidfd = s->commit.sum_fd =
-        s->disk_fd = ATOLL_NO_FD;
+        s->disk_fd = s->keep_fd = ATOLL_NO_FD;
     s->exit.code = -1;
     if (atoll_map_put(&all->by_id, s->id, s) < 0) {
         free(s);
@@ -92,6 +92,7 @@ void atoll_sandbox_close_disk(struct sandbox *s)
 void atoll_sandbox_free(struct sandbox *s)
 {
     atoll_sandbox_end_reclaim(s);
+    atoll_sandbox_unkeep(s);
     atoll_watch_close(&s->status_watch);
     atoll_watch_close(&s->pid_watch);
     atoll_timer_cancel(&s->retry);
@@ -257,7 +258,11 @@ static void status_ready(void *arg, uint32_t events)
         if (s->pid > 0) /* the status is another event; a dead process has sent all */
             return;
     atoll_watch_close(&s->status_watch);
-    (void)close(ATOLL_TAKE_FD(s->status_fd));
+    if (n == (ssize_t)sizeof(status) && status.error.kind == ATOLL_ERR_NONE &&
+        status.op == ATOLL_PLAN_RUNSC && status.step)
+        atoll_sandbox_keep(s, ATOLL_TAKE_FD(s->status_fd));
+    else
+        (void)close(ATOLL_TAKE_FD(s->status_fd));
     if (s->state != SANDBOX_STARTING)
         return;
     if (n == (ssize_t)sizeof(status) && status.error.kind == ATOLL_ERR_NONE && s->request == 0) {
@@ -434,6 +439,7 @@ void atoll_sandboxes_forget_requests(struct atoll_sandboxes *all)
     while ((s = atoll_map_next(&all->by_id, &pos)) != NULL) {
         s->request = s->freeze_request = s->commit.request = 0;
         atoll_sandbox_forget_reclaim(s);
+        s->save_request = 0;
         s->joined_count = 0;
     }
 }

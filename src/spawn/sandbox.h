@@ -49,9 +49,9 @@ int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t 
  * called. */
 void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_t request,
                             bool keep_disk);
-/* Freezes or thaws its processes; `frozen` is called later. */
+/* Freezes, thaws or saves its processes (ATOLL_FREEZE_*); `frozen` is called later. */
 void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_t request,
-                            bool frozen);
+                            unsigned how);
 /* Frees memory of a sandbox whose processes are frozen; `frozen` is called later. */
 int atoll_sandboxes_reclaim(struct atoll_sandboxes *all, const char *id, uint32_t request,
                             struct atoll_error *err) ATOLL_MUST_CHECK;

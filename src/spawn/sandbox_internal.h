@@ -41,6 +41,10 @@ struct sandbox {
     uint32_t freeze_request; /* waits for its processes to be frozen; 0: none */
     struct atoll_timer freezing;
     unsigned freeze_tries;
+    int keep_fd; /* to the process that keeps runsc (runsc_keep.c), or ATOLL_NO_FD */
+    struct atoll_watch keep_watch;
+    uint32_t save_request;   /* waits for a save or a restore; 0: none */
+    bool saved;              /* runsc has ended; its memory is on disk */
     bool reclaimed;          /* some of its memory may be in swap */
     struct reclaim *reclaim; /* in progress, or NULL; reclaim.c */
     struct {
@@ -72,6 +76,11 @@ struct atoll_sandboxes {
 void atoll_sandbox_undo(struct sandbox *s);
 /* freeze.c: thaws the sandbox so that it can be killed; a waiting freeze request fails. */
 void atoll_sandbox_thaw(struct sandbox *s);
+/* save.c: takes over the connection to the process that keeps runsc. */
+void atoll_sandbox_keep(struct sandbox *s, int fd);
+void atoll_sandbox_save(struct sandbox *s, uint32_t request, unsigned how);
+/* Closes the connection. */
+void atoll_sandbox_unkeep(struct sandbox *s);
 /* reclaim.c: ends the freeing of its memory, if it is in progress. */
 void atoll_sandbox_end_reclaim(struct sandbox *s);
 /* Its request is not answered. */

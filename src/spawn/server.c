@@ -204,7 +204,7 @@ static int do_hello(struct atoll_server *server, uint32_t id, const void *msg,
             (server->host->cgroups.has[ATOLL_CG_IO] ? ATOLL_SPAWN_GIVES_IO : 0) |
             (server->host->network ? ATOLL_SPAWN_GIVES_NETWORK : 0) | ATOLL_SPAWN_GIVES_STACKS |
             ATOLL_SPAWN_GIVES_SNAPSHOTS | ATOLL_SPAWN_GIVES_VOLUMES |
-            (server->host->root ? ATOLL_SPAWN_GIVES_VOLUME_IMAGES : 0) |
+            (server->host->root ? ATOLL_SPAWN_GIVES_VOLUME_IMAGES : 0) | ATOLL_SPAWN_GIVES_SAVE |
             (atoll_cgroups_can_reclaim(&server->host->cgroups) ? ATOLL_SPAWN_GIVES_RECLAIM : 0) |
             (server->host->pool_fd >= 0 ? ATOLL_SPAWN_GIVES_POOL : 0) | ATOLL_SPAWN_GIVES_FOLDERS,
     };

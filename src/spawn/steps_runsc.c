@@ -3,6 +3,7 @@
 #include <grp.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -10,6 +11,7 @@
 #include "base/text.h"
 #include "spawn/own_root.h"
 #include "spawn/plan_run.h"
+#include "spawn/runsc_keep.h"
 #include "sys/mnt.h"
 #include "sys/ns.h"
 
@@ -51,26 +53,14 @@ static int write_config(const struct atoll_bytes *config, struct atoll_error *er
     return r < 0 ? atoll_fail_errno(err, -r, "write config.json") : 0;
 }
 
-/* Mounts sandboxes/<id>.run as `socket`. Both the agent (with the sandbox's ids) and the daemon
- * (which has no capabilities) must be able to write to it. Other users cannot reach it, because the
- * state directory is private. */
-static int show_socket_directory(struct atoll_plan_run *b, struct atoll_error *err)
+static int show_socket_directory(struct atoll_plan_run *b, int sandboxes_fd,
+                                 struct atoll_error *err)
 {
     uint32_t root = b->ids.mode == ATOLL_IDS_RANGE ? b->ids.outside : 0;
-    ATOLL_AUTOCLOSE int dir = ATOLL_NO_FD;
-    ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
-    char path[64];
-    int r;
+    int r = mkdir("socket", 0755) < 0 ? -errno : 0;
 
-    (void)snprintf(path, sizeof(path), "sandboxes/%s.run", b->id);
-    if (mkdirat(b->state_fd, path, 0700) < 0)
-        return atoll_fail_errno(err, errno, "make socket directory");
-    dir = openat(b->state_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (dir < 0 || fchown(dir, root, root) < 0 || fchmod(dir, 0777) < 0 ||
-        mkdir("socket", 0755) < 0)
-        return atoll_fail_errno(err, errno, "own socket directory");
-    tree = atoll_mnt_clone(dir, "", false);
-    r = tree < 0 ? tree : atoll_mnt_attach(tree, AT_FDCWD, "socket");
+    if (r == 0)
+        r = atoll_runsc_socket_directory(sandboxes_fd, b->id, root, "socket");
     return r < 0 ? atoll_fail_errno(err, -r, "show socket directory") : 0;
 }
 
@@ -123,8 +113,7 @@ static int enter_user_namespace(struct atoll_plan_run *b, struct atoll_error *er
     return 0;
 }
 
-/* runsc writes only to the bounded disk, leaves cgroups to us, has no network but its own loopback or that
- * of the sandbox's network namespace, and may create host sockets only for the agent. */
+/* With a network, whose sockets cannot be saved: the process becomes runsc. */
 static void run(const struct atoll_plan_run *b, const struct atoll_po_runsc *want, int log_fd)
 {
     char platform[64], log[128];
@@ -149,11 +138,44 @@ static void run(const struct atoll_plan_run *b, const struct atoll_po_runsc *wan
     (void)execve(want->program, argv, envp);
 }
 
+static void keep(const struct atoll_plan_run *b, const struct atoll_po_runsc *want, int log_fd,
+                 int sandboxes_fd)
+{
+    const struct atoll_runsc_keep with = {
+        .program = want->program,
+        .platform = want->platform,
+        .id = b->id,
+        .log_fd = log_fd,
+        .socket_fd = b->status_fd,
+        .sandboxes_fd = sandboxes_fd,
+        .root = b->ids.mode == ATOLL_IDS_RANGE ? b->ids.outside : 0,
+    };
+
+    atoll_runsc_keep(&with);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+static int close_others(const struct atoll_plan_run *b, const struct atoll_po_runsc *want,
+                        int log_fd, int sandboxes_fd)
+{
+    int fds[] = {log_fd, b->status_fd, sandboxes_fd};
+
+    if (want->network)
+        return atoll_sys_close_except(3, &log_fd, 1);
+    qsort(fds, 3, sizeof(fds[0]), by_value);
+    return atoll_sys_close_except(3, fds, 3);
+}
+
 int atoll_step_runsc(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_runsc *want = step;
-    const struct atoll_plan_run_status ready = {.op = ATOLL_PLAN_RUNSC};
-    int log_fd = ATOLL_NO_FD;
+    /* The step tells spawn whether the socket stays in use. */
+    const struct atoll_plan_run_status ready = {.op = ATOLL_PLAN_RUNSC, .step = !want->network};
+    int log_fd = ATOLL_NO_FD, sandboxes_fd = ATOLL_NO_FD;
     int r = check_program(want, err);
 
     if (r == 0 && b->root_fd < 0)
@@ -164,8 +186,11 @@ int atoll_step_runsc(struct atoll_plan_run *b, const void *step, struct atoll_er
         r = atoll_root_drop_layers(b, err);
     if (r == 0)
         r = lay_out(b, want, &log_fd, err);
-    if (r == 0)
-        r = show_socket_directory(b, err);
+    if (r == 0) {
+        sandboxes_fd = openat(b->state_fd, "sandboxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        r = sandboxes_fd < 0 ? atoll_fail_errno(err, errno, "open sandboxes")
+                             : show_socket_directory(b, sandboxes_fd, err);
+    }
     if (r == 0)
         r = show_bundle(err);
     if (r == 0)
@@ -180,9 +205,12 @@ int atoll_step_runsc(struct atoll_plan_run *b, const void *step, struct atoll_er
     if (r == 0)
         r = atoll_fd_write_all(b->status_fd, &ready, sizeof(ready));
     if (r == 0)
-        r = atoll_sys_close_except(3, &log_fd, 1);
+        r = close_others(b, want, log_fd, sandboxes_fd);
     if (r < 0)
         return atoll_fail_errno(err, -r, "close spawn's descriptors");
-    run(b, want, log_fd);
+    if (want->network)
+        run(b, want, log_fd);
+    else
+        keep(b, want, log_fd, sandboxes_fd);
     _exit(127);
 }

@@ -23,7 +23,8 @@
 /* Most sandboxes have a socket and maybe an image; under gVisor there may be a log. */
 static void remove_plain_files(const struct sandbox *s)
 {
-    static const char *const suffixes[] = {"sock", "img", "log", ("run/" ATOLL_AGENT_SOCKET_NAME)};
+    static const char *const suffixes[] = {"sock", "img", "log", ("run/" ATOLL_AGENT_SOCKET_NAME),
+                                           "saved/checkpoint.img"};
     char name[64];
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(suffixes); i++) {
@@ -31,6 +32,8 @@ static void remove_plain_files(const struct sandbox *s)
         (void)unlinkat(s->all->host->sandboxes_fd, name, 0);
     }
     (void)snprintf(name, sizeof(name), "%s.run", s->id);
+    (void)unlinkat(s->all->host->sandboxes_fd, name, AT_REMOVEDIR);
+    (void)snprintf(name, sizeof(name), "%s.saved", s->id);
     (void)unlinkat(s->all->host->sandboxes_fd, name, AT_REMOVEDIR);
 }
 

@@ -335,6 +335,13 @@ void atoll_engine_set_interpreters(struct atoll_engine *engine,
     (void)interpreters;
 }
 
+void atoll_engine_pause_to_disk(struct atoll_engine *engine ATOLL_UNUSED,
+                                const char *id ATOLL_UNUSED, const char *who ATOLL_UNUSED,
+                                atoll_done_fn *done, void *arg)
+{
+    done(arg, NULL);
+}
+
 const char *const *atoll_engine_warm(struct atoll_engine *engine ATOLL_UNUSED,
                                      const char *sandbox_id ATOLL_UNUSED,
                                      const char *language ATOLL_UNUSED)

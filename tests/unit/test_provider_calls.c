@@ -382,6 +382,7 @@ static const struct atoll_provider_caps *all_caps(struct atoll_provider *p)
                                                     .volumes = true,
                                                     .pause = true,
                                                     .reclaim = true,
+                                                    .save = true,
                                                     .persistent = true,
                                                     .set_limits = true,
                                                     .stats = true,

@@ -18,11 +18,17 @@
  * sandbox is paused already: a resume does not wait for that, and a failure changes nothing.
  */
 
+#define LEFT_CHECK_MS 5
+#define LEFT_CHECKS_MAX 1000 /* five seconds */
+
 /* An operation in progress. Holds the id: the sandbox may be destroyed meanwhile. */
 struct changing {
     struct atoll_engine *engine;
     char id[ATOLL_ID_LEN + 1];
-    bool keep_processes;
+    bool keep_processes, to_disk;
+    uint64_t memory_before;
+    struct atoll_timer leaving;
+    unsigned tries;
     atoll_done_fn *done;
     void *arg;
     struct atoll_error error; /* why it could not be frozen or thawed */
@@ -162,6 +168,14 @@ static void free_memory(struct atoll_sandbox *s, struct changing *c)
         end_pause(c, NULL);
 }
 
+/* Its memory is on disk: measures what is left. */
+static void measure_rest(struct atoll_sandbox *s, struct changing *c)
+{
+    s->memory_before = c->memory_before;
+    s->memory_after = 0;
+    s->provider->ops->stats(s->provider, &s->spec, on_measured_after, c);
+}
+
 static void on_frozen(void *arg, const struct atoll_error *error)
 {
     struct changing *c = arg;
@@ -180,7 +194,59 @@ static void on_frozen(void *arg, const struct atoll_error *error)
     atoll_sandbox_apply(s, ATOLL_ON_FROZEN, c->keep_processes ? "" : "its processes were ended");
     if (!atoll_list_empty(&s->resumers))
         atoll_sandbox_begin_resume(s);
-    free_memory(s, c);
+    if (c->to_disk && s->phase == ATOLL_PHASE_PAUSED)
+        measure_rest(s, c);
+    else
+        free_memory(s, c);
+}
+
+/* To disk: the agent leaves its sockets, which are of the host; then the provider saves. */
+
+/* The agent has left its sockets when it closes its connection. */
+static void check_left(void *arg)
+{
+    struct changing *c = arg;
+    struct atoll_sandbox *s = still(c, ATOLL_PHASE_FREEZING);
+    struct atoll_error err;
+
+    if (!s) {
+        pause_aborted(c);
+    } else if (!s->agent) {
+        s->provider->ops->save(s->provider, &s->spec, on_frozen, c);
+    } else if (c->tries++ < LEFT_CHECKS_MAX) {
+        atoll_timer_set(&c->leaving, c->engine->loop, LEFT_CHECK_MS, check_left, c);
+    } else {
+        (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, ETIMEDOUT,
+                         "the agent of sandbox %s does not leave its sockets", c->id);
+        pause_failed(s, c, &err);
+    }
+}
+
+static void on_left(void *arg, const struct atoll_reply *answer)
+{
+    struct changing *c = arg;
+    struct atoll_sandbox *s = still(c, ATOLL_PHASE_FREEZING);
+
+    if (!s)
+        pause_aborted(c);
+    else if (answer->error)
+        pause_failed(s, c, answer->error);
+    else
+        check_left(c);
+}
+
+static void on_measured_to_save(void *arg, const struct atoll_provider_stats *stats,
+                                const struct atoll_error *error)
+{
+    struct changing *c = arg;
+    struct atoll_sandbox *s = still(c, ATOLL_PHASE_FREEZING);
+    struct atoll_error err;
+
+    c->memory_before = error ? 0 : stats->memory_bytes;
+    if (!s)
+        pause_aborted(c);
+    else if (atoll_sandbox_ask(s, ATOLL_AGENT_LEAVE, NULL, NULL, on_left, c, &err) < 0)
+        pause_failed(s, c, &err);
 }
 
 static void on_agent_paused(void *arg, const struct atoll_reply *answer)
@@ -202,7 +268,26 @@ static void on_agent_paused(void *arg, const struct atoll_reply *answer)
         pause_failed(s, c, &err);
         return;
     }
-    s->provider->ops->pause(s->provider, &s->spec, on_frozen, c);
+    if (c->to_disk)
+        s->provider->ops->stats(s->provider, &s->spec, on_measured_to_save, c);
+    else
+        s->provider->ops->pause(s->provider, &s->spec, on_frozen, c);
+}
+
+static int check_to_disk(const struct atoll_sandbox *s, struct atoll_error *err)
+{
+    if (!s->provider->ops->caps(s->provider)->save)
+        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                          "provider %s cannot write the memory of a sandbox to disk: only the "
+                          "kernel of gVisor can, the host's would need CRIU; use provider gvisor, "
+                          "or pause without toDisk, which frees what it can",
+                          s->provider->ops->name);
+    if (s->spec.network != ATOLL_NETWORK_NONE)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+                          "sandbox %s has a network, whose sockets cannot be written to disk; "
+                          "pause it without toDisk",
+                          s->spec.id);
+    return 0;
 }
 
 static int check_pause(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
@@ -221,8 +306,8 @@ static int check_pause(struct atoll_engine *engine, const char *id, struct atoll
     return atoll_engine_look(engine, id, ret, err);
 }
 
-void atoll_engine_pause(struct atoll_engine *engine, const char *id, bool keep_processes,
-                        const char *who, atoll_done_fn *done, void *arg)
+static void begin_pause(struct atoll_engine *engine, const char *id, bool keep_processes,
+                        bool to_disk, const char *who, atoll_done_fn *done, void *arg)
 {
     struct atoll_am_pause msg = {!keep_processes, who};
     struct atoll_sandbox *s = NULL;
@@ -230,8 +315,11 @@ void atoll_engine_pause(struct atoll_engine *engine, const char *id, bool keep_p
     struct atoll_error err;
     int r = check_pause(engine, id, &s, &err);
 
+    if (r == 0 && to_disk)
+        r = check_to_disk(s, &err);
     if (r == 0) {
         c = changing_new(s);
+        c->to_disk = to_disk;
         c->keep_processes = keep_processes;
         c->done = done;
         c->arg = arg;
@@ -244,6 +332,18 @@ void atoll_engine_pause(struct atoll_engine *engine, const char *id, bool keep_p
         return;
     }
     atoll_sandbox_apply(s, ATOLL_ON_PAUSE, NULL);
+}
+
+void atoll_engine_pause(struct atoll_engine *engine, const char *id, bool keep_processes,
+                        const char *who, atoll_done_fn *done, void *arg)
+{
+    begin_pause(engine, id, keep_processes, false, who, done, arg);
+}
+
+void atoll_engine_pause_to_disk(struct atoll_engine *engine, const char *id, const char *who,
+                                atoll_done_fn *done, void *arg)
+{
+    begin_pause(engine, id, true, true, who, done, arg);
 }
 
 /* Resuming. */

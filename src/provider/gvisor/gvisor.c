@@ -185,9 +185,9 @@ static int destroy(struct atoll_sync_provider *p, const struct atoll_sync_call *
 /* Pausing and measuring. */
 
 static int freeze(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                  const struct atoll_spec *spec, bool frozen, struct atoll_error *err)
+                  const struct atoll_spec *spec, uint8_t how, struct atoll_error *err)
 {
-    struct atoll_sm_freeze msg = {spec->id, frozen};
+    struct atoll_sm_freeze msg = {spec->id, how};
 
     return atoll_gvisor_ask(&gvisor_of(p)->link, call, ATOLL_SPAWN_FREEZE, &atoll_sm_freeze_desc,
                             &msg, NULL, NULL, err);
@@ -196,13 +196,21 @@ static int freeze(struct atoll_sync_provider *p, const struct atoll_sync_call *c
 static int pause_sandbox(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                          const struct atoll_spec *spec, struct atoll_error *err)
 {
-    return freeze(p, call, spec, true, err);
+    return freeze(p, call, spec, ATOLL_FREEZE_FREEZE, err);
 }
 
 static int resume_sandbox(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                           const struct atoll_spec *spec, struct atoll_error *err)
 {
-    return freeze(p, call, spec, false, err);
+    int r = freeze(p, call, spec, ATOLL_FREEZE_THAW, err);
+
+    return r < 0 ? r : atoll_gvisor_restored(gvisor_of(p), call, spec->id, err);
+}
+
+static int save(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                const struct atoll_spec *spec, struct atoll_error *err)
+{
+    return freeze(p, call, spec, ATOLL_FREEZE_SAVE, err);
 }
 
 static int reclaim(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
@@ -351,6 +359,7 @@ static const struct atoll_sync_ops gvisor_ops = {
     .destroy = destroy,
     .pause = pause_sandbox,
     .reclaim = reclaim,
+    .save = save,
     .resume = resume_sandbox,
     .set_limits = set_limits,
     .stats = stats,
@@ -460,6 +469,7 @@ static int connect_spawn(struct atoll_gvisor *g, const char *program_dir, struct
     if (r < 0)
         return atoll_fail_errno(err, -r, "cgroups");
     g->ops.caps.pause = atoll_cgroups_can_freeze(&g->cgroups);
+    g->ops.caps.save = g->link.info.saves;
     g->ops.caps.reclaim = g->link.info.reclaims;
     g->ops.caps.stats = g->cgroups.version != 0;
     g->ops.caps.sockets = g->link.info.network;

@@ -99,6 +99,10 @@ struct atoll_gvisor_range atoll_gvisor_range_of(struct atoll_gvisor *g, const ch
 void atoll_gvisor_range_give(struct atoll_gvisor *g, const struct atoll_gvisor_range *range);
 
 /* start.c */
+/* After a resume: if the sandbox was restored from disk, waits until its agent listens, and removes what was
+ * saved. */
+int atoll_gvisor_restored(struct atoll_gvisor *g, const struct atoll_sync_call *call,
+                          const char *id, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_gvisor_create(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                         struct atoll_spec *spec, int *ret_fd,
                         struct atoll_error *err) ATOLL_MUST_CHECK;

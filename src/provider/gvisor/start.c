@@ -108,6 +108,26 @@ static int move_socket(struct atoll_gvisor *g, const char *id, struct atoll_erro
     return 0;
 }
 
+int atoll_gvisor_restored(struct atoll_gvisor *g, const struct atoll_sync_call *call,
+                          const char *id, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int dir = open(g->sandboxes, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+    char name[64];
+
+    (void)snprintf(name, sizeof(name), "%s.run", id);
+    if (dir < 0 || faccessat(dir, name, F_OK, 0) < 0)
+        return 0; /* it was frozen */
+    fd = await_agent(g, call, id, err);
+    if (fd < 0)
+        return fd;
+    (void)snprintf(name, sizeof(name), "%s.saved/checkpoint.img", id);
+    (void)unlinkat(dir, name, 0);
+    (void)snprintf(name, sizeof(name), "%s.saved", id);
+    (void)unlinkat(dir, name, AT_REMOVEDIR);
+    return move_socket(g, id, err);
+}
+
 static int start(struct atoll_gvisor *g, const struct atoll_sync_call *call,
                  const struct atoll_spec *spec, unsigned life, int *ret_fd, struct atoll_error *err)
 {

@@ -2,6 +2,7 @@
  * Pause, resume and stop. A paused sandbox keeps its processes, frozen; a stopped one keeps only
  * its disk. Each call returns the sandbox in its new state.
  */
+#include <errno.h>
 #include "api/fields.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
@@ -24,12 +25,13 @@ static void changed(void *arg, const struct atoll_error *error)
 }
 
 struct pause_request {
-    bool keep_processes;
+    bool keep_processes, to_disk;
 };
 
 static const struct atoll_field pause_fields[] = {
     {"keepProcesses", ATOLL_FIELD_BOOL, offsetof(struct pause_request, keep_processes), 0, 0, NULL,
      0},
+    {"toDisk", ATOLL_FIELD_BOOL, offsetof(struct pause_request, to_disk), 0, 0, NULL, 0},
     {0},
 };
 
@@ -41,8 +43,14 @@ void atoll_rest_sandbox_pause(struct atoll_api_call *call, const uint8_t *bytes,
     int r = atoll_body_decode(&body, bytes, n, pause_fields, &request, &error);
 
     atoll_body_done(&body);
+    if (r == 0 && request.to_disk && !request.keep_processes)
+        r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "toDisk keeps the processes: it cannot be combined with "
+                       "keepProcesses false");
     if (r < 0)
         atoll_api_fail(call, &error);
+    else if (request.to_disk)
+        atoll_engine_pause_to_disk(call->engine, call->params.id, ATOLL_REST_WHO, changed, call);
     else
         atoll_engine_pause(call->engine, call->params.id, request.keep_processes, ATOLL_REST_WHO,
                            changed, call);
