@@ -1,13 +1,13 @@
 """MCP servers in a sandbox, behind one endpoint: the program of the environment mcp-gateway, in a template of the host."""
 
 import json
-import re
 import threading
 import urllib.parse
 
 import pytest
 
-from daemons import BUILD, ROOT, need_build, running, wait_until
+from daemons import BUILD, need_build, running, wait_until
+from gateways import write_gateway
 from rest import Rest
 
 # A server with the tools that NAMES has: it answers "pid", and each other tool is a way to misbehave.
@@ -50,11 +50,7 @@ def server(names, **env):
 def rest(tmp_path_factory):
     registry = tmp_path_factory.mktemp("gateway") / "registry/environments"
     registry.mkdir(parents=True)
-    shipped = (ROOT / "registry/environments/mcp-gateway.Dockerfile").read_text()
-    program = re.search(r"^COPY --chmod=755 <<'END' /usr/local/bin/mcp-gateway\n.*?^END\n", shipped, re.MULTILINE | re.DOTALL)
-    (registry / "mcp-gateway.Dockerfile").write_text("FROM host\n" + program[0] + "RUN mkdir -m 755 /etc/mcp-gateway\n")
-    (registry / "mcp-gateway.yaml").write_text("dockerfile: mcp-gateway.Dockerfile\nlanguage: bash\n"
-                                               "interpreters: {bash: {run: [bash, '{file}'], extension: sh}}\n")
+    write_gateway(registry)
     need_build()
     with running(BUILD, ATOLL_REGISTRY=str(registry.parent)) as daemon:
         client = Rest(daemon.socket)
