@@ -19,6 +19,7 @@ struct atoll_api;
 struct atoll_answers;      /* access/answers.h */
 struct atoll_contexts;     /* interpreter/contexts.h */
 struct atoll_previews;     /* access/previews.h */
+struct atoll_guard;        /* guard/guard.h */
 struct atoll_preview_site; /* api/preview.h */
 struct atoll_secrets;      /* engine/network/secrets.h */
 struct atoll_swarms;       /* task/swarm.h */
@@ -32,6 +33,7 @@ struct atoll_api_config {
     struct atoll_secrets *secrets;   /* likewise */
     struct atoll_tasks *tasks;       /* likewise */
     struct atoll_swarms *swarms;     /* likewise */
+    struct atoll_guard *guard;       /* likewise */
     struct atoll_auth auth;
     struct atoll_audit *audit;             /* borrowed; NULL: no audit log */
     struct atoll_rate key_rate;            /* requests with one valid key */

@@ -123,6 +123,7 @@ extern const struct atoll_cli_verb atoll_cli_registry_show;
 extern const struct atoll_cli_verb atoll_cli_key_create;
 extern const struct atoll_cli_verb atoll_cli_key_ls;
 extern const struct atoll_cli_verb atoll_cli_key_rm;
+extern const struct atoll_cli_verb atoll_cli_approvals;
 extern const struct atoll_cli_verb atoll_cli_secret_create;
 extern const struct atoll_cli_verb atoll_cli_secret_ls;
 extern const struct atoll_cli_verb atoll_cli_secret_rm;

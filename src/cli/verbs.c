@@ -48,6 +48,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_rm,
     &atoll_cli_prune,
     &atoll_cli_events,
+    &atoll_cli_approvals,
     &atoll_cli_task_run,
     &atoll_cli_task_ls,
     &atoll_cli_task_show,

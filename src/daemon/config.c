@@ -194,6 +194,13 @@ static const struct option {
      "FILE", "logins of registries for all tenants: a config.json of Docker (none)"},
     {"image-max", "ATOLL_IMAGE_MAX", KIND_SIZE, AT(image_max_bytes), 0, "32G", "SIZE",
      "maximum size of the layers of an image, as the registry has them (32G)"},
+    {"tool-interceptor", "ATOLL_TOOL_INTERCEPTOR", KIND_PATH, AT(tool_interceptor),
+     ATOLL_CONFIG_PATH_MAX, NULL, "FILE",
+     "program that decides about every call of a tool, of all tenants (none)"},
+    {"webhook-internal", "ATOLL_WEBHOOK_INTERNAL", KIND_TEXT, AT(webhook_internal), 4096, NULL,
+     "LIST",
+     "servers that webhooks of tenants may reach although their address is not public,\nHOST[:PORT] "
+     "(none)"},
     {"waive", "ATOLL_WAIVE", KIND_WAIVE, AT(waived), 0, NULL, "LIST",
      "limits that every sandbox may lack if this host cannot enforce them:\nmemory,cpu,pids,disk,io or all "
      "(none)"},

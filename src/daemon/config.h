@@ -59,6 +59,8 @@ struct atoll_config {
     char image_mirrors[4096], image_insecure[4096]; /* separated by commas or blanks */
     char image_logins[ATOLL_CONFIG_PATH_MAX];       /* "": none */
     uint64_t image_max_bytes;
+    char tool_interceptor[ATOLL_CONFIG_PATH_MAX]; /* "": none */
+    char webhook_internal[4096];                  /* separated by commas or blanks */
     enum atoll_log_level log_level;
     bool help, version, list_routes, new_secret_key;
 };

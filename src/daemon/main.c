@@ -22,6 +22,7 @@
 #include "daemon/site.h"
 #include "daemon/watchdog.h"
 #include "engine/json_memory.h"
+#include "guard/guard.h"
 #include "interpreter/contexts.h"
 #include "net/tls.h"
 #include "net/tls_cert.h"
@@ -50,6 +51,7 @@ struct daemon {
     struct atoll_sessions *sessions;
     struct atoll_tasks *tasks;
     struct atoll_swarms *swarms;
+    struct atoll_guard *guard;
     struct atoll_contexts *contexts;
     struct atoll_access *access;
     struct atoll_audit *audit;
@@ -110,6 +112,7 @@ static void on_signal(void *arg, int signo)
     atoll_log(ATOLL_LOG_INFO, "stopping", "signal", sigabbrev_np(signo), NULL);
     atoll_api_drain(d->api);
     atoll_tasks_drain(d->tasks);
+    atoll_guard_drain(d->guard);
     atoll_engine_shutdown(d->engine, all_gone, d);
 }
 
@@ -121,6 +124,7 @@ static void daemon_done(struct daemon *d)
     d->answers = atoll_answers_free(d->answers);
     d->audit = atoll_audit_close(d->audit);
     d->access = atoll_access_free(d->access);
+    d->guard = atoll_guard_free(d->guard);
     d->swarms = atoll_swarms_free(d->swarms);
     d->tasks = atoll_tasks_free(d->tasks);
     d->sessions = atoll_sessions_free(d->sessions);
@@ -403,6 +407,19 @@ static int open_tasks(struct daemon *d, struct atoll_error *err)
     return r < 0 ? r : atoll_swarms_new(d->tasks, d->store, &d->swarms, err);
 }
 
+static int open_guard(struct daemon *d, struct atoll_error *err)
+{
+    const struct atoll_guard_config config = {
+        .loop = d->loop,
+        .engine = d->engine,
+        .store = d->store,
+        .program = d->config.tool_interceptor,
+        .internal = d->config.webhook_internal,
+    };
+
+    return atoll_guard_new(&config, &d->guard, err);
+}
+
 /* With port 0 in `wanted`, `port` is the one the kernel chose. */
 static void note_address(char *out, size_t cap, const char *wanted, uint16_t port)
 {
@@ -488,6 +505,7 @@ static int open_api(struct daemon *d, struct atoll_error *err)
         .contexts = d->contexts,
         .tasks = d->tasks,
         .swarms = d->swarms,
+        .guard = d->guard,
         .secrets = atoll_engine_secrets(d->engine),
         .auth = {d->access, d->state_fd, d->config.open_loopback},
         .site = &d->site.site,
@@ -545,6 +563,8 @@ static int start(struct daemon *d, struct atoll_error *err)
         r = open_sessions(d, err);
     if (r == 0)
         r = open_tasks(d, err);
+    if (r == 0)
+        r = open_guard(d, err);
     if (r == 0)
         r = open_server(d, err);
     if (r == 0)

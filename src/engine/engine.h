@@ -365,6 +365,8 @@ int atoll_engine_no_sandbox(const char *text, struct atoll_error *err);
  * INVALID_ARGUMENT if several ids begin like that. */
 int atoll_engine_resolve(struct atoll_engine *engine, const char *owner, bool all, const char *text,
                          struct atoll_sandbox **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_engine_set_tool_policy(struct atoll_engine *engine, const char *id, const char *json,
+                                 struct atoll_error *err) ATOLL_MUST_CHECK; /* NULL: none */
 int atoll_engine_set_metadata(struct atoll_engine *engine, const char *id, const char *json,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
 
@@ -712,12 +714,16 @@ struct atoll_event {
     const char
         *kind; /* "sandbox.created", "sandbox.failed", "sandbox.recreated", "sandbox.destroyed",
                          "sandbox.expired", "sandbox.budget_spent", "sandbox.snapshot",
-                         "sandbox.forked", "sandbox.restored",
+                         "sandbox.forked", "sandbox.restored", "approval.requested",
+                         "approval.answered",
                          "provider.pull_progress", "exec.started", "exec.ended" */
     const char *sandbox_id, *owner;
     const char *exec_id; /* "" if it concerns no exec */
     const char *detail;  /* short text such as the cause; or "" */
 };
+/* An event of a layer above: about a sandbox; nothing if there is no such sandbox. */
+void atoll_engine_emit(struct atoll_engine *engine, const char *sandbox_id, const char *kind,
+                       const char *detail);
 struct atoll_subscription;
 /* Calls fn for every event after the id `after` (UINT64_MAX: only new ones), beginning with stored
  * ones (the last 4096, also from earlier daemons). fn is called from the loop, never from inside

@@ -211,6 +211,15 @@ void atoll_events_emit(struct atoll_engine *engine, const char *kind, const stru
     store_soon(events, *exec_id && atoll_list_empty(&events->subscriptions));
 }
 
+void atoll_engine_emit(struct atoll_engine *engine, const char *sandbox_id, const char *kind,
+                       const char *detail)
+{
+    const struct atoll_sandbox *s = atoll_engine_find(engine, sandbox_id);
+
+    if (s)
+        atoll_events_emit(engine, kind, s, "", detail);
+}
+
 struct atoll_subscription *atoll_events_subscribe(struct atoll_engine *engine, uint64_t after,
                                                   void (*fn)(void *arg,
                                                              const struct atoll_event *event),

@@ -57,6 +57,8 @@ struct atoll_options {
     /* The canonical policy of its network (network/policy.h); NULL: all that the mode permits. May
      * contain secrets. */
     const char *network_json;
+    /* Rules about calls of tools (guard/policy.h); NULL: none. May contain secrets. */
+    const char *tool_policy_json;
     const char *metadata_json; /* an object whose values are strings, or NULL; shown to clients */
     /* Private data of the facade, which survives a restart and is not shown to clients; NULL: none.
      * Not for secrets: it is stored on disk. */

@@ -154,6 +154,13 @@ def task(world):
     return {"name": made.json["id"]}
 
 
+def tool_call(world):
+    """The record of a call that nobody needed to allow."""
+    box = world.box()
+    assert world.mine.post(f"/api/sandboxes/{box}/tools/LS", {"path": "/"}).status == 200
+    return {"name": world.mine.get(f"/api/sandboxes/{box}/tools/calls").json["calls"][0]["id"]}
+
+
 def swarm(world, **more):
     made = world.mine.post("/api/swarms?wait=true", {"tasks": [{"instruction": "exit 1", "autoCleanup": True}], **more})
     assert made.status == 200 and made.json["state"] == "failed", made.body
@@ -238,6 +245,19 @@ SANDBOXES = {
     f"POST {BOX}/timeout": Entry(Ask(200, body={"seconds": 600}, check=has("expires_at")),
                                  Ask(400, body={"seconds": -1})),
     "GET /api/tools": Entry(Ask(200, check=has("tools", 0, "name", value="Bash")), Ask(400, "?format=x")),
+    "GET /api/tools/policy": Entry(Ask(200), None),
+    "PUT /api/tools/policy": Entry(Ask(200, body={"rules": []}), Ask(400, body={"rules": 1})),
+    "DELETE /api/tools/policy": Entry(Ask(204, check=empty), None),
+    "GET /api/tools/calls": Entry(Ask(200, check=has("calls")), Ask(400, "?limit=0")),
+    f"GET {BOX}/tools/policy": Entry(Ask(200), Ask(400, at=NO_ID)),
+    f"PUT {BOX}/tools/policy": Entry(Ask(200, body={"rules": []}), Ask(400, body={"rules": 1})),
+    f"DELETE {BOX}/tools/policy": Entry(Ask(204, check=empty), Ask(400, at=NO_ID)),
+    f"GET {BOX}/tools/calls": Entry(Ask(200, check=has("calls")), Ask(400, "?cursor=x")),
+    "GET /api/approvals": Entry(Ask(200, check=has("approvals")), BAD_ALL),
+    "GET /api/approvals/{name}": Entry(Ask(200, check=has("state", value="done")), Ask(404, at={"name": "nothing"}),
+                                       foreign=404, given=tool_call),
+    "POST /api/approvals/{name}": Entry(Ask(409, body={"decision": "allow"}), Ask(400, body={"decision": "x"}),
+                                        foreign=404, given=tool_call),
     f"POST {BOX}/tools/{{name}}": Entry(
         Ask(200, body={"command": "echo here"}, check=has("text", value="here\n")), Ask(400, body={"cmd": "x"}),
         given=lambda world: {"id": world.box(), "name": "Bash"}),

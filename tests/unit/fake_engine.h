@@ -1289,6 +1289,25 @@ void atoll_engine_connect(struct atoll_engine *engine, const char *id, uint16_t 
 }
 
 /* Nothing ever happens here. */
+int atoll_engine_set_tool_policy(struct atoll_engine *engine, const char *id, const char *json,
+                                 struct atoll_error *err)
+{
+    (void)engine;
+    (void)id;
+    (void)json;
+    (void)err;
+    return 0;
+}
+
+void atoll_engine_emit(struct atoll_engine *engine, const char *sandbox_id, const char *kind,
+                       const char *detail)
+{
+    (void)engine;
+    (void)sandbox_id;
+    (void)kind;
+    (void)detail;
+}
+
 struct atoll_subscription *atoll_events_subscribe(struct atoll_engine *engine, uint64_t after,
                                                   void (*fn)(void *arg,
                                                              const struct atoll_event *event),

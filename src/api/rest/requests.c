@@ -10,6 +10,7 @@
 #include "engine/json_memory.h"
 #include "engine/network/request.h"
 #include "engine/provider/providers.h"
+#include "guard/policy.h"
 
 #define MONTH_S (31.0 * 24 * 3600)
 
@@ -89,6 +90,7 @@ const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"metadata", ATOLL_FIELD_JSON, AT(metadata), 0, 0, NULL, 0},
     {"networkMode", ATOLL_FIELD_STRING, AT(network_mode), 1, 32, NULL, 0},
     {"network", ATOLL_FIELD_JSON, AT(network), 0, 0, NULL, 0},
+    {"toolPolicy", ATOLL_FIELD_JSON, AT(tool_policy), 0, 0, NULL, 0},
     {"networkMbps", ATOLL_FIELD_U32, AT(network_mbps), 0, 1e6, NULL, 0},
     {"waive", ATOLL_FIELD_STRINGS, AT(waive), 0, 16, NULL, 0},
     {"lifetime", ATOLL_FIELD_OBJECT, AT(options.lifetime), 0, 0, lifetime_fields, 0},
@@ -152,6 +154,27 @@ static int check_network(const struct atoll_rest_sandbox *s, struct atoll_body *
     o->network_json = json;
     o->network_is_given = s->network_mode || json_is_object(s->network);
     return r;
+}
+
+static int check_tool_policy(const struct atoll_rest_sandbox *s, struct atoll_body *body,
+                             struct atoll_options *o, struct atoll_error *err)
+{
+    struct atoll_guard_policy *policy = NULL;
+    char *json;
+    int r;
+
+    if (!s->tool_policy || json_is_null(s->tool_policy))
+        return 0;
+    r = atoll_guard_policy_parse(s->tool_policy, &policy, err);
+    if (r < 0)
+        return r;
+    (void)atoll_guard_policy_free(policy);
+    json = atoll_json_dump(s->tool_policy, JSON_COMPACT);
+    if (!json)
+        return atoll_fields_no_memory(err);
+    atoll_body_take(body, json);
+    o->tool_policy_json = json;
+    return 0;
 }
 
 /* Checks the syntax of an image name; whether the image exists is known only after the pull. */
@@ -327,6 +350,9 @@ int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_bo
 {
     struct atoll_options o = s->options;
     int r = check_network(s, body, &o, err);
+
+    if (r == 0)
+        r = check_tool_policy(s, body, &o, err);
 
     if (r == 0 && o.name)
         r = atoll_name_check(o.name, err);

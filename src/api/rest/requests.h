@@ -28,7 +28,7 @@ struct atoll_rest_sandbox {
     struct atoll_rest_disk {
         const char *kind;
     } disk;
-    const json_t *metadata, *volumes, *network;
+    const json_t *metadata, *volumes, *network, *tool_policy;
     uint32_t network_mbps;
     bool has_registry;
     struct atoll_rest_login registry;

@@ -56,6 +56,11 @@ atoll_rest_handler atoll_rest_file_download, atoll_rest_file_upload;
 atoll_rest_handler atoll_rest_xattr_list, atoll_rest_xattr_set, atoll_rest_xattr_remove;
 /* tools.c */
 atoll_rest_handler atoll_rest_tool_list, atoll_rest_tool_call;
+/* tool/policy.c, tool/calls.c */
+atoll_rest_handler atoll_rest_tenant_policy_get, atoll_rest_tenant_policy_set,
+    atoll_rest_tenant_policy_remove, atoll_rest_tool_policy_get, atoll_rest_tool_policy_set,
+    atoll_rest_tool_policy_remove, atoll_rest_tool_calls, atoll_rest_sandbox_tool_calls,
+    atoll_rest_approval_list, atoll_rest_approval_get, atoll_rest_approval_answer;
 /* keys.c */
 atoll_rest_handler atoll_rest_key_create, atoll_rest_key_list, atoll_rest_key_remove;
 /* secrets.c */

@@ -114,6 +114,18 @@ static const struct atoll_route rows[] = {
 
     {ATOLL_GET,    "/api/tools",           READ,  NONE,   atoll_rest_tool_list, "format"},
     {ATOLL_POST,   BOX "/mcp",             WRITE, JSON,   atoll_rest_gateway_start, ""},
+    {ATOLL_GET,    "/api/tools/policy",    READ,  NONE,   atoll_rest_tenant_policy_get, ""},
+    {ATOLL_PUT,    "/api/tools/policy",    WRITE, JSON,   atoll_rest_tenant_policy_set, ""},
+    {ATOLL_DELETE, "/api/tools/policy",    WRITE, NONE,   atoll_rest_tenant_policy_remove, ""},
+    {ATOLL_GET,    "/api/tools/calls",     READ,  NONE,   atoll_rest_tool_calls, "limit, cursor"},
+    {ATOLL_GET,    BOX "/tools/policy",    READ,  NONE,   atoll_rest_tool_policy_get, ""},
+    {ATOLL_PUT,    BOX "/tools/policy",    WRITE, JSON,   atoll_rest_tool_policy_set, ""},
+    {ATOLL_DELETE, BOX "/tools/policy",    WRITE, NONE,   atoll_rest_tool_policy_remove, ""},
+    {ATOLL_GET,    BOX "/tools/calls",     READ,  NONE,   atoll_rest_sandbox_tool_calls,
+     "limit, cursor, ended"},
+    {ATOLL_GET,    "/api/approvals",       READ,  NONE,   atoll_rest_approval_list, "all"},
+    {ATOLL_GET,    "/api/approvals/{name}", READ, NONE,   atoll_rest_approval_get, ""},
+    {ATOLL_POST,   "/api/approvals/{name}", WRITE, JSON,  atoll_rest_approval_answer, ""},
     {ATOLL_POST,   BOX "/tools/{name}",    WRITE, ATOLL_BODY_FILES, atoll_rest_tool_call, "map"},
 
     {ATOLL_POST,   BOX "/contexts",        WRITE, JSON,   atoll_rest_context_create, ""},

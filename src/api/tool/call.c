@@ -7,6 +7,7 @@
 #include "api/tool/tool_internal.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "guard/guard.h"
 
 /*
  * The life of a call. A cancelled call lives until the callback of what it waits for has come.
@@ -17,18 +18,34 @@ static void call_free(struct atoll_tool_call *call)
     json_decref(call->args);
     free(call->outside);
     free(call->inside);
+    free(call->image);
     free(call);
 }
 
 /* The call is freed by atoll_tool_start() if it ends while it starts. */
-static void end(struct atoll_tool_call *call, const struct atoll_tool_result *result,
-                const struct atoll_error *error)
+void atoll_tool_deliver(struct atoll_tool_call *call, const struct atoll_tool_result *result,
+                        const struct atoll_error *error)
 {
     if (!call->cancelled)
         call->done(call->arg, result, error);
     call->finished = true;
     if (!call->starting)
         call_free(call);
+}
+
+/* The tool has ended; the guard sees its result first. */
+static void end(struct atoll_tool_call *call, const struct atoll_tool_result *result,
+                const struct atoll_error *error)
+{
+    call->phase = ATOLL_TOOL_HAS_RUN;
+    if (call->guarded && error)
+        atoll_guard_call_fail(ATOLL_TAKE_PTR(call->guarded), error);
+    else if (call->guarded)
+        call->image = result->image ? strdup(result->image) : NULL;
+    if (call->guarded)
+        atoll_guard_call_end(call->guarded, result->text, result->data, result->is_error);
+    else
+        atoll_tool_deliver(call, result, error);
 }
 
 /* Bytes that are not UTF-8, and NUL, become U+FFFD. */
@@ -115,7 +132,7 @@ struct atoll_tool_call *atoll_tool_start(const struct atoll_tool_request *reques
     };
     (void)snprintf(call->tenant, sizeof(call->tenant), "%s", request->tenant);
     (void)snprintf(call->sandbox_id, sizeof(call->sandbox_id), "%s", request->sandbox_id);
-    call->tool->run(call);
+    atoll_tool_guard(call);
     call->starting = false;
     if (!call->finished)
         return call;
@@ -126,7 +143,11 @@ struct atoll_tool_call *atoll_tool_start(const struct atoll_tool_request *reques
 void atoll_tool_cancel(struct atoll_tool_call *call)
 {
     call->cancelled = true;
-    if (call->stop)
+    if (call->guarded)
+        atoll_guard_call_drop(ATOLL_TAKE_PTR(call->guarded));
+    if (call->phase != ATOLL_TOOL_RUNS)
+        call_free(call); /* only the guard had work to do */
+    else if (call->stop)
         call->stop(call);
 }
 

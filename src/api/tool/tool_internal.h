@@ -16,6 +16,10 @@ struct atoll_tool_call {
     char *outside, *inside; /* owned; NULL: no mapping */
     bool starting, finished;
     bool cancelled;
+    enum { ATOLL_TOOL_WAITS, ATOLL_TOOL_RUNS, ATOLL_TOOL_HAS_RUN } phase;
+    struct atoll_guard_call *guarded;         /* NULL: not any more, or the daemon has no guard */
+    char *image;                              /* owned; of the result, while interceptors see it */
+    char path[ATOLL_TOOL_PATH_MAX], home[80]; /* see guarded.c */
     /* Ends what the tool waits for; its callbacks still come. NULL: nothing can be ended. */
     void (*stop)(struct atoll_tool_call *call);
     void *state; /* the tool's */
@@ -52,6 +56,12 @@ void atoll_tool_fail(struct atoll_tool_call *call, const struct atoll_error *err
 /* Fails with INVALID_ARGUMENT or another kind. */
 void atoll_tool_refuse(struct atoll_tool_call *call, enum atoll_error_kind kind, const char *fmt,
                        ...) ATOLL_PRINTF(3, 4);
+
+/* call.c: the answer, past the guard. */
+void atoll_tool_deliver(struct atoll_tool_call *call, const struct atoll_tool_result *result,
+                        const struct atoll_error *error);
+/* guarded.c: asks the guard, and runs the tool if it may run. */
+void atoll_tool_guard(struct atoll_tool_call *call);
 
 /* A text from bytes of a sandbox; those that are not UTF-8, and NUL, become U+FFFD. */
 json_t *atoll_tool_json_bytes(const void *bytes, size_t n);

@@ -71,6 +71,32 @@ int atoll_engine_set_facade(struct atoll_engine *engine, const char *id, const c
     return r < 0 ? r : set_text(s, &s->options.facade_json, json, err);
 }
 
+/* The old policy is kept if the new one cannot be stored. */
+int atoll_engine_set_tool_policy(struct atoll_engine *engine, const char *id, const char *json,
+                                 struct atoll_error *err)
+{
+    struct atoll_sandbox *s = NULL;
+    int r = find_changeable(engine, id, &s, err);
+    const char *was;
+    char *copy;
+
+    if (r < 0)
+        return r;
+    copy = json ? strdup(json) : NULL;
+    if (json && !copy)
+        return atoll_fail_errno(err, ENOMEM, "tool policy");
+    was = s->options.tool_policy_json;
+    s->options.tool_policy_json = copy;
+    r = atoll_persist_sandbox(s, err);
+    if (r < 0) {
+        atoll_options_set_text(&s->options.tool_policy_json, NULL);
+        s->options.tool_policy_json = was;
+        return r;
+    }
+    atoll_options_set_text(&was, NULL);
+    return 0;
+}
+
 /* Environment. */
 
 static bool has_name(const char *variable, const char *name, size_t n)

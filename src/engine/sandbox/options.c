@@ -24,6 +24,7 @@ static const struct {
     {AT(artifacts), STRINGS}, {AT(mounts), MOUNTS},
     {AT(login), LOGIN},       {AT(network_json), TEXT},
     {AT(service), TEXT},      {AT(region), TEXT},
+    {AT(tool_policy_json), TEXT},
     {AT(credential), SECRET},
 };
 #undef AT

@@ -178,6 +178,7 @@ int atoll_store_prune_ended(struct atoll_store *store, int64_t before_unix_ms,
                             struct atoll_error *err)
 {
     static const char drop_execs[] = "DELETE FROM execs WHERE sandbox_id = ?";
+    static const char drop_tool_calls[] = "DELETE FROM tool_calls WHERE sandbox_id = ?";
     static const char drop_row[] = "DELETE FROM ended WHERE id = ?";
     struct atoll_db *db = atoll_db_of(store);
     struct victims victims = {.count = 0};
@@ -190,6 +191,8 @@ int atoll_store_prune_ended(struct atoll_store *store, int64_t before_unix_ms,
         return r;
     for (size_t i = 0; r == 0 && i < victims.count; i++) {
         r = atoll_db_run_with(db, drop_execs, victims.ids[i], NULL, err);
+        if (r == 0)
+            r = atoll_db_run_with(db, drop_tool_calls, victims.ids[i], NULL, err);
         if (r == 0)
             r = atoll_db_run_with(db, drop_row, victims.ids[i], NULL, err);
     }

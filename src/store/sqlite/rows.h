@@ -30,7 +30,7 @@ struct atoll_column {
         name, ATOLL_COLUMN_##type, offsetof(row, member), sizeof(((row *)0)->member) \
     }
 
-#define ATOLL_SEALED_COLUMNS 2 /* the most of one table */
+#define ATOLL_SEALED_COLUMNS 3 /* the most of one table */
 
 /* Static, since the statements are kept in it. The first column of a table with a sealed one is its key. */
 struct atoll_rows {

@@ -337,5 +337,30 @@ const char *const atoll_db_migrations[] = {
      "  created_unix_ms INTEGER NOT NULL"
      ") WITHOUT ROWID;"),
     "ALTER TABLE sandboxes ADD COLUMN disk_choice INTEGER NOT NULL DEFAULT 0;",
+    /* calls of tools, and policies about them */
+    ("CREATE TABLE tool_calls ("
+     "  number INTEGER PRIMARY KEY,"
+     "  id TEXT NOT NULL UNIQUE,"
+     "  tenant TEXT NOT NULL,"
+     "  sandbox_id TEXT NOT NULL," /* '': it is about none */
+     "  tool TEXT NOT NULL,"
+     "  arguments TEXT NOT NULL," /* without secrets */
+     "  state TEXT NOT NULL,"
+     "  decision TEXT NOT NULL,"
+     "  decided_by TEXT NOT NULL,"
+     "  reason TEXT NOT NULL,"
+     "  is_error INTEGER NOT NULL,"
+     "  result_bytes INTEGER NOT NULL,"
+     "  started_unix_ms INTEGER NOT NULL,"
+     "  waited_ms INTEGER NOT NULL,"
+     "  duration_ms INTEGER NOT NULL"
+     ");"
+     "CREATE INDEX tool_calls_of_sandbox ON tool_calls (sandbox_id, number);"
+     "CREATE INDEX tool_calls_of_tenant ON tool_calls (tenant, number);"
+     "CREATE TABLE tool_policies ("
+     "  tenant TEXT PRIMARY KEY,"
+     "  policy BLOB" /* sealed */
+     ") WITHOUT ROWID;"
+     "ALTER TABLE sandboxes ADD COLUMN tool_policy BLOB;"), /* sealed */
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

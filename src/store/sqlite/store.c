@@ -86,6 +86,7 @@ static const struct atoll_column sandbox_columns[] = {
     COLUMN("connection_lease", BOOL, options.lifetime.connection_lease),
     COLUMN("network", I32, options.network),
     COLUMN("network_policy", SEALED, options.network_json),
+    COLUMN("tool_policy", SEALED, options.tool_policy_json),
     COLUMN("credential", SEALED, options.credential),
     COLUMN("recreate", BOOL, options.recreate),
     COLUMN("checkpoints", BOOL, options.checkpoints),
@@ -214,6 +215,7 @@ static int drop_sandbox(struct atoll_db *db, const char *id, const struct atoll_
     static const char drop_contexts[] = "DELETE FROM contexts WHERE sandbox_id = ?";
     static const char drop_request[] = "DELETE FROM artifact_wishes WHERE sandbox_id = ?";
     static const char drop_checkpoints[] = "DELETE FROM checkpoints WHERE sandbox_id = ?";
+    static const char drop_tool_calls[] = "DELETE FROM tool_calls WHERE sandbox_id = ?";
     static const char drop_row[] = "DELETE FROM sandboxes WHERE id = ?";
     int more = 0, r = atoll_db_begin(db, "drop_sandbox", err);
 
@@ -229,6 +231,8 @@ static int drop_sandbox(struct atoll_db *db, const char *id, const struct atoll_
         r = atoll_db_run_with(db, drop_request, id, NULL, err);
     if (r == 0)
         r = atoll_db_run_with(db, drop_checkpoints, id, NULL, err);
+    if (r == 0 && !end)
+        r = atoll_db_run_with(db, drop_tool_calls, id, NULL, err);
     if (r == 0)
         r = atoll_db_run_with(db, drop_row, id, NULL, err);
     r = atoll_db_end(db, r, err);

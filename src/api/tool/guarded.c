@@ -1,0 +1,146 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "api/api_internal.h"
+#include "api/tool/tool_internal.h"
+#include "guard/guard.h"
+
+/*
+ * Calls of tools as the guard sees them (guard/guard.h): what they run, and which file they are about.
+ */
+
+static int check(void *arg, json_t *args, struct atoll_error *err)
+{
+    const struct atoll_tool_call *call = arg;
+
+    return atoll_tool_check(call->tool, false, args, err);
+}
+
+static const char *text_of(const json_t *args, const char *name)
+{
+    return json_string_value(json_object_get(args, name));
+}
+
+/* Code in the language of a shell is commands. */
+static const char *command_of(const struct atoll_tool_call *call, const json_t *args)
+{
+    const char *language = text_of(args, "language");
+
+    if (call->tool->run == atoll_tool_run_bash)
+        return text_of(args, "command");
+    return language && (strcmp(language, "bash") == 0 || strcmp(language, "sh") == 0)
+               ? text_of(args, "code")
+               : NULL;
+}
+
+/* The file or directory; where there is none, the tool uses the user's home, or no file at all. */
+static int find_path(struct atoll_tool_call *call, const json_t *args, const char **ret,
+                     struct atoll_error *err)
+{
+    static const char *const names[] = {"file_path", "path", "notebook_path"};
+    char inside[ATOLL_TOOL_PATH_MAX];
+    const char *given = NULL;
+    int r;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(names) && !given; i++)
+        given = text_of(args, names[i]);
+    if (!given && call->tool->run != atoll_tool_run_glob && call->tool->run != atoll_tool_run_grep)
+        return 0;
+    if (!given && !call->outside)
+        given = call->home;
+    r = atoll_tool_path(call, given ? given : ".", inside, err);
+    if (r < 0)
+        return r;
+    if (snprintf(call->path, sizeof(call->path), "%s%s%s", *inside == '/' ? "" : call->home,
+                 *inside == '/' ? "" : "/", inside) >= (int)sizeof(call->path))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
+                          "a path must have at most %d bytes", ATOLL_TOOL_PATH_MAX - 80);
+    *ret = call->path;
+    return 0;
+}
+
+static int describe(void *arg, const json_t *args, struct atoll_guard_subject *ret,
+                    struct atoll_error *err)
+{
+    struct atoll_tool_call *call = arg;
+
+    *ret = (struct atoll_guard_subject){
+        .tool = call->tool->name,
+        .mcp_name = call->tool->mcp_name,
+        .command = command_of(call, args),
+        .home = call->home,
+    };
+    return find_path(call, args, &ret->path, err);
+}
+
+static void run(struct atoll_tool_call *call)
+{
+    call->phase = ATOLL_TOOL_RUNS;
+    call->tool->run(call);
+}
+
+static void decided(void *arg, struct atoll_guard_call *guarded, const struct atoll_error *error)
+{
+    struct atoll_tool_call *call = arg;
+
+    call->guarded = guarded;
+    if (error) {
+        atoll_tool_deliver(call, NULL, error);
+        return;
+    }
+    json_decref(call->args);
+    call->args = json_incref(atoll_guard_call_args(guarded));
+    run(call);
+}
+
+static void finished(void *arg, const char *text, const json_t *data, bool is_error, bool changed)
+{
+    struct atoll_tool_call *call = arg;
+
+    call->guarded = NULL;
+    atoll_tool_deliver(call,
+                       &(struct atoll_tool_result){.text = text,
+                                                   .data = data,
+                                                   .is_error = is_error,
+                                                   .image = changed ? NULL : call->image},
+                       NULL);
+}
+
+static const struct atoll_guard_ops ops = {check, describe, decided, finished};
+
+/* The home of the default user, for "~" in rules. */
+static void find_home(struct atoll_tool_call *call, const struct atoll_sandbox_view *view)
+{
+    const char *user = view->options.user ? view->options.user : "user";
+
+    if (strcmp(user, "root") == 0)
+        (void)snprintf(call->home, sizeof(call->home), "/root");
+    else
+        (void)snprintf(call->home, sizeof(call->home), "/home/%.64s", user);
+}
+
+void atoll_tool_guard(struct atoll_tool_call *call)
+{
+    struct atoll_sandbox *sandbox =
+        *call->sandbox_id ? atoll_engine_find(call->engine, call->sandbox_id) : NULL;
+    struct atoll_sandbox_view view = {0};
+    struct atoll_guard_call *guarded;
+
+    if (!call->api->config.guard) {
+        run(call);
+        return;
+    }
+    if (sandbox)
+        atoll_sandbox_get(sandbox, &view);
+    find_home(call, &view);
+    guarded = atoll_guard_call_begin(
+        call->api->config.guard,
+        &(struct atoll_guard_request){.tenant = call->tenant,
+                                      .sandbox_id = call->sandbox_id,
+                                      .sandbox_policy = view.options.tool_policy_json,
+                                      .args = call->args,
+                                      .ops = &ops,
+                                      .arg = call});
+    if (guarded)
+        call->guarded = guarded;
+}
