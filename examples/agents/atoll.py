@@ -25,8 +25,8 @@ def connection():
     return kind(parts.hostname, parts.port)
 
 
-def call(method, path, body=None):
-    """The JSON of the answer; an error of the daemon ends the example with its message."""
+def attempt(method, path, body=None):
+    """The status and the JSON of the answer."""
     headers = {"Content-Type": "application/json"}
     if key := os.environ.get("ATOLL_API_KEY"):
         headers["Authorization"] = f"Bearer {key}"
@@ -34,9 +34,15 @@ def call(method, path, body=None):
     link.request(method, path, None if body is None else json.dumps(body), headers)
     answer = link.getresponse()
     text = answer.read()
-    if answer.status >= 400:
-        sys.exit(f"{method} {path}: {json.loads(text)['error']['message']}")
-    return json.loads(text) if text else None
+    return answer.status, json.loads(text) if text else None
+
+
+def call(method, path, body=None):
+    """The JSON of the answer; an error of the daemon ends the example with its message."""
+    status, answer = attempt(method, path, body)
+    if status >= 400:
+        sys.exit(f"{method} {path}: {answer['error']['message']}")
+    return answer
 
 
 def run(sandbox, *command):

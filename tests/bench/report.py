@@ -63,6 +63,8 @@ TARGETS = (
     Target("unpack, many files / tar", ("figure", "unpack", "small_ratio", 1), 0.8, False),
     Target("the same, gzip", ("figure", "unpack", "small_gzip_ratio", 1), 0.8, False),
     Target("200 templates on one / its bytes", ("figure", "shared", "ratio", 1), 1.1, True),
+    Target("tool Bash / exec of the same", ("figure", "tools", "bash_ratio", 1), 1.5, True),
+    Target("tool by MCP / by REST", ("figure", "tools", "mcp_ratio", 1), 2, True),
     Target("create with modules / plain, of the pool", ("figure", "warm", "ratio", 1), 1.5, True),
     Target("buildah / build of ten steps", ("figure", "builders", "buildah_ratio", 1), 1, False),
     Target("docker build / the same", ("figure", "builders", "docker_ratio", 1), 1, False),
@@ -180,6 +182,10 @@ def template_lines(scale: dict) -> list:
                          f"{k['again_frozen_ms']:.1f} ms")
             lines.append(f"  create {k['create_ms']:.2f} ms, from it {k['create_of_it_ratio']:.2f} times; {k['forks']} forks "
                          f"{k['fork_ms']:.0f} ms; with 1 MB changed in each {k['grown_bytes'] / (1 << 20):.0f} MiB more")
+    if "tools" in scale:
+        t = scale["tools"]
+        lines.append(f"exec {t['exec_ms']:.2f} ms, tool Bash {t['bash_ms']:.2f} ms, with 20 rules {t['policed_ms']:.2f} ms, "
+                     f"by MCP {t['mcp_ms']:.2f} ms")
     if "warm" in scale:
         w = scale["warm"]
         lines.append(f"{w['count']} with {w['modules']} of the pool   {w['warm_ms']:.0f} ms, plain ones {w['plain_ms']:.0f} ms; "

@@ -269,6 +269,7 @@ def test_the_examples(daemon):
     done = subprocess.run([ROOT / "examples" / "agents" / "run"], env=daemon.env, capture_output=True, text=True,
                           check=False, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
-    for words in ("Files created: app.js, package.json", "review: succeeded", "'review': '3 results'", "oom_killed",
+    for words in ("Files created: app.js, package.json", "rule 1): Command blocked for safety", "is not below /repo",
+                  "recorded: Write done", "review: succeeded", "'review': '3 results'", "oom_killed",
                   "timed_out", "No space left on device", "config/a.json 3", "no provider docker", "hello\n"):
         assert words in done.stdout, done.stdout
