@@ -32,7 +32,8 @@ def test_schemas_in_three_forms(rest):
     forms = {name: rest.get(f"/api/tools?format={name}").json["tools"] for name in ("anthropic", "openai", "mcp")}
     assert forms["anthropic"] == rest.get("/api/tools").json["tools"]
     names = [tool["name"] for tool in forms["anthropic"]]
-    assert {"Bash", "BashOutput", "KillShell", "Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "LS"} < set(names)
+    assert {"Bash", "BashOutput", "KillShell", "Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "LS", "NotebookEdit",
+            "WebFetch"} < set(names)
     assert names == [tool["function"]["name"] for tool in forms["openai"]] == [tool["name"] for tool in forms["mcp"]]
     bash = next(tool for tool in forms["anthropic"] if tool["name"] == "Bash")["input_schema"]
     assert bash["required"] == ["command"] and bash["additionalProperties"] is False
@@ -51,6 +52,67 @@ def test_bash(rest, box):
     assert "bytes are left out" in many["text"] and many["text"].endswith("100000\n") and len(many["text"]) < 40000
     bytes_ = use(rest, box, "Bash", command=r"printf 'a\377\0b'").json
     assert bytes_["text"] == "a\ufffd\ufffdb\n"
+
+
+NOTEBOOK = {"nbformat": 4, "nbformat_minor": 5, "metadata": {"x": 1}, "cells": [
+    {"cell_type": "code", "id": "one", "metadata": {}, "execution_count": 3, "source": ["a = 1\n", "a"],
+     "outputs": [{"output_type": "stream", "text": ["1"]}]},
+    {"cell_type": "markdown", "id": "two", "metadata": {}, "source": ["# T"]}]}
+
+
+def test_notebooks(rest, box):
+    def edit(**arguments):
+        return use(rest, box, "NotebookEdit", notebook_path="n.ipynb", **arguments)
+
+    def cells():
+        answer = rest.get(f"/api/sandboxes/{box}/files", path="n.ipynb")
+        kept = json.loads(answer.body)
+        assert (kept["nbformat_minor"], kept["metadata"]) == (5, {"x": 1})
+        return kept["cells"]
+
+    use(rest, box, "Write", file_path="n.ipynb", content=json.dumps(NOTEBOOK))
+    assert edit(cell_id="one", new_source="b = 2\nb").json["text"] == "Replaced cell one."
+    assert cells()[0] == {"cell_type": "code", "id": "one", "metadata": {}, "execution_count": None, "outputs": [],
+                          "source": ["b = 2\n", "b"]}
+    assert edit(cell_id="cell-1", new_source="# U").status == 200
+    assert cells()[1] == {"cell_type": "markdown", "id": "two", "metadata": {}, "source": ["# U"]}
+    assert edit(cell_id="one", new_source="c", cell_type="code", edit_mode="insert").status == 200
+    assert [cell["source"] for cell in cells()] == [["b = 2\n", "b"], ["c"], ["# U"]] and cells()[1]["id"]
+    assert edit(new_source="# first", cell_type="markdown", edit_mode="insert").status == 200
+    assert cells()[0]["source"] == ["# first"] and "outputs" not in cells()[0]
+    assert edit(cell_id="two", new_source="", edit_mode="delete").status == 200
+    assert len(cells()) == 3
+    before = cells()
+    for bad, status in [({"cell_id": "two", "new_source": ""}, 404), ({"new_source": "x"}, 400),
+                        ({"cell_id": "one", "new_source": "x", "edit_mode": "move"}, 400),
+                        ({"cell_id": "one", "new_source": "x", "cell_type": "raw"}, 400),
+                        ({"new_source": "x", "edit_mode": "insert"}, 400)]:
+        assert edit(**bad).status == status, bad
+    assert cells() == before
+    for text in ("", "[]", "{}", "no json", '{"cells": [1]}'):
+        use(rest, box, "Write", file_path="bad.ipynb", content=text)
+        refused = use(rest, box, "NotebookEdit", notebook_path="bad.ipynb", cell_id="cell-0", new_source="x")
+        assert refused.status in (400, 404), text
+
+
+def test_web_fetch(rest, box):
+    page = "<html><head><title>T</title><script>var no=1</script></head><body><p>Hello &amp; <b>you</b></p><!-- no --></body></html>"
+    use(rest, box, "Write", file_path="www/index.html", content=page)
+    use(rest, box, "Write", file_path="www/plain.txt", content="a <b> & c")
+    served = use(rest, box, "Bash", command="cd www && exec python3 -m http.server 8123", run_in_background=True).json
+    wait_until(lambda: use(rest, box, "Bash", command="true < /dev/tcp/127.0.0.1/8123").json["data"]["exit_code"] == 0, 20,
+               lambda: "no server")
+    fetched = use(rest, box, "WebFetch", url="http://127.0.0.1:8123/", prompt="what is it?")
+    assert fetched.status == 200 and not fetched.json["is_error"], fetched.body
+    assert "Hello & you" in fetched.json["text"] and "no" not in fetched.json["text"] and fetched.json["data"]["status"] == 200
+    assert use(rest, box, "WebFetch", url="http://127.0.0.1:8123/plain.txt").json["text"] == "a <b> & c"
+    gone = use(rest, box, "WebFetch", url="http://127.0.0.1:8123/nothing").json
+    assert gone["is_error"] and "404" in gone["text"]
+    # The network of the sandbox is the only way out: this one has none.
+    assert use(rest, box, "WebFetch", url="http://192.0.2.1/").json["is_error"]
+    for url in ("file:///etc/passwd", "ftp://x", "http://x y", "-o/tmp/x"):
+        assert use(rest, box, "WebFetch", url=url).status == 400, url
+    use(rest, box, "KillShell", shell_id=served["data"]["command_id"])
 
 
 def test_background(rest, box):

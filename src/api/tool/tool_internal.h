@@ -95,6 +95,15 @@ ATOLL_TOOL_RUN(code);
 ATOLL_TOOL_RUN(read);
 ATOLL_TOOL_RUN(write);
 ATOLL_TOOL_RUN(edit);
+/* notebook.c */
+ATOLL_TOOL_RUN(notebook);
+/* Pure: changes the notebook as the arguments say. */
+int atoll_tool_notebook_edit(const struct atoll_tool_call *call, json_t *notebook,
+                             char said[static 200], struct atoll_error *err) ATOLL_MUST_CHECK;
+/* web_fetch.c */
+ATOLL_TOOL_RUN(web_fetch);
+/* html.c: appends the text of a page; what does not fit is left out. Pure. */
+void atoll_tool_html_text(const char *html, size_t n, struct atoll_buf *out);
 /* find.c */
 ATOLL_TOOL_RUN(glob);
 ATOLL_TOOL_RUN(ls);

@@ -69,6 +69,22 @@ static const struct atoll_tool_arg multi_edit_args[] = {
      "Edits, made in this order; if one cannot be made, the file stays as it is."},
     {0},
 };
+static const struct atoll_tool_arg notebook_args[] = {
+    TEXT("notebook_path", "path", "The notebook, an .ipynb file."),
+    TEXT("new_source", NULL, "The new source of the cell; \"\" to delete it."),
+    OPTIONAL(
+        "cell_id", NULL, TEXT, 0,
+        "The id of the cell, or cell-N for the one at position N from 0. With insert: the new cell "
+        "follows it; the first one if not given."),
+    OPTIONAL("cell_type", NULL, TEXT, 0, "code or markdown; needed with insert."),
+    OPTIONAL("edit_mode", NULL, TEXT, 0, "replace (if not given), insert or delete."),
+    {0},
+};
+static const struct atoll_tool_arg web_fetch_args[] = {
+    TEXT("url", NULL, "The address, http or https. The sandbox needs a network that permits it."),
+    OPTIONAL("prompt", NULL, TEXT, 0, "What you look for; the whole text is returned."),
+    {0},
+};
 static const struct atoll_tool_arg glob_args[] = {
     TEXT("pattern", NULL, "A pattern for paths, such as **/*.c or src/*.h."),
     OPTIONAL("path", NULL, TEXT, 0, "The directory to search; the user's home if not given."),
@@ -162,6 +178,11 @@ const struct atoll_tool atoll_tools[] = {
      atoll_tool_run_edit, NULL},
     {"MultiEdit", "edit_file_many", "Makes several edits in one file, all of them or none.",
      multi_edit_args, false, false, atoll_tool_run_edit, NULL},
+    {"NotebookEdit", "edit_notebook", "Replaces, inserts or deletes a cell of a Jupyter notebook.",
+     notebook_args, false, false, atoll_tool_run_notebook, NULL},
+    {"WebFetch", "fetch_url",
+     "Fetches a page of the web from inside the sandbox and returns its text.", web_fetch_args,
+     true, false, atoll_tool_run_web_fetch, NULL},
     {"Glob", "find_files", "Finds files by a pattern, the last changed first.", glob_args, true,
      false, atoll_tool_run_glob, NULL},
     {"Grep", "search_files", "Searches the contents of files.", grep_args, true, false,
