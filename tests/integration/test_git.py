@@ -354,3 +354,17 @@ def test_a_sandbox_without_git(box):
     for method, verb, body in (("GET", "status", None), ("POST", "clone", {"url": "x", "path": "y"})):
         status, told = box.problem(verb, body, method)
         assert (status, told["problem"]) == (409, "no_git"), verb
+
+
+def test_pointers_of_lfs_stay_pointers(cloned):
+    """The filter of the repository is not defined, so that no program runs and nothing is downloaded."""
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12345\n"
+    cloned.commit("large", **{".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n", "a.bin": pointer})
+    cloned.git("push", {"path": "w"})
+    cloned.git("clone", {"url": "origin.git", "path": "again"})
+    assert cloned.out("cat again/a.bin") == pointer.strip()
+    assert cloned.git("status", method="GET", path="again")["files"] == []
+    cloned.write("a.bin", pointer.replace("12345", "54321"), "again")
+    assert states(cloned, "again") == {"a.bin": ("unmodified", "modified")}
+    cloned.git("restore", {"path": "again", "files": ["a.bin"]})
+    assert states(cloned, "again") == {}
