@@ -77,3 +77,17 @@ def test_a_cancelled_call_ends_its_command(kind):
             while await text_of(client, "run_command", command="pgrep -f '^lastin[g]' | wc -l") != "0\n":
                 pass
     asyncio.run(tour())
+
+
+@pytest.mark.parametrize("kind", ["http", "stdio"])
+def test_tools_and_prompts_of_the_registry(kind):
+    async def tour():
+        async with connected(kind) as client:
+            assert "word-count" in [tool.name for tool in (await client.list_tools()).tools]
+            counted = await client.call_tool("word-count", {"paths": ["/etc/passwd"]})
+            assert not counted.is_error and "/etc/passwd" in counted.structured_content["stdout"]
+            listed = {prompt.name: prompt for prompt in (await client.list_prompts()).prompts}
+            assert [argument.name for argument in listed["review"].arguments if argument.required] == ["path"]
+            got = await client.get_prompt("review", {"path": "/work"})
+            assert got.messages[0].role == "user" and "the repository /work in" in got.messages[0].content.text
+    asyncio.run(tour())
