@@ -437,9 +437,28 @@ def test_host_paths(world, tenants, shared):
     os.symlink(shared / "secret", shared / "write/link")
     assert create("write/link", readOnly=True).status == 403
     assert "operator" in create("secret", readOnly=True).error["message"]
+    refused = create("write", mode="cow")
+    assert refused.status == 400 and "native has cow" in refused.error["message"]
     one = box(mine, image=BASE, volumes=[{"hostPath": str(shared / "write"), "path": "/mnt/x"}])
     assert one.out("cat /mnt/x/f; echo new >/mnt/x/g; ls /mnt/x") == "writef\ng\nlink"
     assert (shared / "write/g").read_text() == "new\n"
+    one.destroy()
+
+
+def test_a_folder_in_step(world, tenants, tmp_path):
+    """atoll sync: pushed, pulled, and what both sides changed is listed and left alone."""
+    one = box(world.rest, image=BASE)
+    (tmp_path / "f").write_text("one")
+
+    def sync(*options, status=0):
+        done = world.daemon.atoll("sync", *options, str(tmp_path), f"{one.id}:/tmp/w")
+        assert done.returncode == status, (done.stdout, done.stderr)
+        return sorted(done.stdout.splitlines())
+    assert sync() == ["> f"] and one.out("cat /tmp/w/f") == "one"
+    one.out("cd /tmp/w && echo theirs > f && echo new > new")
+    (tmp_path / "f").write_text("mine, longer")
+    assert sync("--two-way", status=1) == ["! f", "< new"]
+    assert one.out("cat /tmp/w/f") == "theirs" and (tmp_path / "f").read_text() == "mine, longer"
     one.destroy()
 
 
