@@ -102,7 +102,8 @@ static void run_git_as_user(struct atoll_task *task, const struct atoll_git_requ
         password = atoll_buf_str(&value);
         username = username ? username : "x-access-token"; /* what GitHub expects with a token */
     }
-    with.credentials = (struct atoll_git_credentials){username, password, host};
+    if (password || username) /* a server may want none */
+        with.credentials = (struct atoll_git_credentials){username, password, host};
     run_git(task, &with, done);
     atoll_buf_done(&value);
 }
@@ -122,11 +123,18 @@ static void note_commit(struct atoll_task *task, const char *name,
 
 /* --- clone --- */
 
+static void empty_and_clone(struct atoll_task *task);
+
 static void cloned(void *arg, const struct atoll_git_result *result,
                    const struct atoll_error *error)
 {
     struct atoll_task *task = arg;
 
+    if (error && !task->emptied && result->failure &&
+        result->failure->problem == ATOLL_GIT_EXISTS) {
+        empty_and_clone(task); /* the template has files there */
+        return;
+    }
     if (!error)
         note_commit(task, "base", result);
     atoll_task_step_done(task, error);
@@ -164,10 +172,21 @@ static void empty_and_clone(struct atoll_task *task)
     static const char *const argv[] = {"/bin/sh", "-c",
                                        "find . -mindepth 1 -maxdepth 1 -exec rm -rf {} +", NULL};
 
+    task->emptied = true;
     atoll_task_kill_commands(task, "a task that begins a step again");
     atoll_task_command_run(task,
                            &(struct atoll_task_command_request){
                                .name = "empty", .argv = argv, .quiet = true, .done = emptied});
+}
+
+/* The first try finds the directory as the sandbox was made. */
+static void begin_clone(struct atoll_task *task)
+{
+    task->emptied = false;
+    if (atoll_task_step_tries(task) > 1)
+        empty_and_clone(task);
+    else
+        clone_now(task);
 }
 
 static void no_source(void *arg)
@@ -186,7 +205,7 @@ void atoll_task_go_on(struct atoll_task *task)
 {
     atoll_timer_cancel(&task->timer);
     task->wants_source = false;
-    empty_and_clone(task);
+    begin_clone(task);
 }
 
 void atoll_task_source(struct atoll_task *task)
@@ -199,7 +218,7 @@ void atoll_task_source(struct atoll_task *task)
         atoll_task_log(task, "info", "waiting for the repository of the client");
     } else if (url) {
         atoll_task_log(task, "info", "cloning the repository");
-        empty_and_clone(task);
+        begin_clone(task);
     } else {
         atoll_task_step_done(task, NULL);
     }
@@ -269,7 +288,9 @@ static void committed(void *arg, const struct atoll_git_result *result,
 {
     struct atoll_task *task = arg;
 
-    if (error && !(result->failure && result->failure->problem == ATOLL_GIT_NOTHING_TO_COMMIT))
+    if (!error)
+        note_commit(task, "commit", result);
+    if (!error || !(result->failure && result->failure->problem == ATOLL_GIT_NOTHING_TO_COMMIT))
         atoll_task_step_done(task, error);
     else
         run_git(task, &(struct atoll_git_request){.op = ATOLL_GIT_LOG, .limit = 1}, found_head);

@@ -91,6 +91,11 @@ static json_t *record_of(struct atoll_task *task)
     return record;
 }
 
+unsigned atoll_task_step_tries(struct atoll_task *task)
+{
+    return (unsigned)json_integer_value(json_object_get(record_of(task), "tries"));
+}
+
 static void record_begin(struct atoll_task *task)
 {
     json_t *record = record_of(task);

@@ -32,6 +32,7 @@ struct atoll_task {
     unsigned tries;                     /* of the step */
     struct atoll_task_command *command; /* that runs; or NULL */
     bool wants_source;
+    bool emptied;          /* repository.c: the directory of the clone, by this try */
     struct atoll_buf said; /* stdout of an agent without rules for its output */
     /* memory.c */
     struct atoll_buf read;
@@ -79,6 +80,8 @@ int atoll_task_step_percent(size_t at);
 /* Index of a name; the count if there is no such step. */
 size_t atoll_task_step_find(const char *name);
 void atoll_task_run(struct atoll_task *task);
+/* How often the current step was begun, by any daemon. */
+unsigned atoll_task_step_tries(struct atoll_task *task);
 /* Ends what the current step waits for. */
 void atoll_task_interrupt(struct atoll_task *task, const char *who);
 /* The same with an error of the step, which the task fails with. */

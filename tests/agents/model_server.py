@@ -20,8 +20,9 @@ def anthropic_events(body):
              "stop_reason": None, "usage": {"input_tokens": 10, "output_tokens": 1}}
     yield "message_start", {"type": "message_start", "message": start}
     note = next((tool for tool in tools if tool.endswith(NOTE)), None)
-    if (note or "Bash" in tools) and not answered:
-        block = {"type": "tool_use", "id": "toolu_1", "name": note or "Bash", "input": {}}
+    tool = note or next((name for name in ("Bash", "bash") if name in tools), None)
+    if tool and not answered:
+        block = {"type": "tool_use", "id": "toolu_1", "name": tool, "input": {}}
         given = TEXT if note else {"command": COMMAND, "description": "x"}
         delta = {"type": "input_json_delta", "partial_json": json.dumps(given)}
         reason = "tool_use"

@@ -7,6 +7,7 @@ import json
 import pathlib
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import urllib.parse
@@ -21,6 +22,7 @@ import agent_wire  # noqa: E402
 
 ERRANDS = {}
 HOST_FOLDER = str(ROOT / "examples")  # that the daemon may show to sandboxes
+KEPT = {}  # by what made it
 REGISTRY = []  # a registry, and the name of an image in it
 
 
@@ -222,6 +224,51 @@ def task(walk, client, _):
     want_success(ended)
     client.delete(f"/api/tasks/{ended['id']}")
     client.delete(f"/api/artifacts/{ended['sandbox_id']}")
+
+
+def bundle(walk, client):
+    """A repository, for a task without a git server."""
+    if "bundle" not in KEPT:
+        with tempfile.TemporaryDirectory(prefix="atoll-errand-") as directory:
+            git = ["git", "-C", directory, "-c", "user.name=T", "-c", "user.email=t@example.org"]
+            subprocess.run([*git, "init", "-qb", "main"], check=True)
+            subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+            subprocess.run([*git, "bundle", "create", "-q", f"{directory}/bundle", "HEAD", "main"], check=True)
+            KEPT["bundle"] = pathlib.Path(directory, "bundle").read_bytes()
+    return KEPT["bundle"]
+
+
+@errand(bundle)
+def task_with_repository(walk, client, content):
+    """All steps: its repository is sent, the branch comes back."""
+    started = client.post("/api/tasks", {
+        "agent": "shell", "instruction": "echo x > a.txt", "autoCleanup": True, "repo": {"upload": True},
+        "setup": "true", "check": "grep x a.txt", "captureFiles": True, "pullRequest": True,
+        "budget": {"wallSeconds": 600}})
+    path = f"/api/tasks/{started['id']}"
+    found = {}
+
+    def ready():
+        found.update(client.get(path))
+        return found["wants_source"] or found["state"] not in ("waiting", "running")
+    wait_until(ready, 30, lambda: f"{found}")
+    if found["wants_source"]:
+        client.put(f"/api/sandboxes/{found['sandbox_id']}/files", content, path="/tmp/.atoll-task.bundle")
+        client.post(f"{path}/source")
+    ended = client.get(path, wait="true")
+    want_success(ended)
+    assert ended["bundle"] and ended["pull_request"]["title"] == "echo x > a.txt", ended
+    client.delete(path)
+    client.delete(f"/api/artifacts/{ended['sandbox_id']}")
+
+
+@errand(box)
+def agent(walk, client, made):
+    """In a sandbox that is there already."""
+    ended = client.post(f"/api/sandboxes/{made}/agents", {"agent": "shell", "instruction": "echo hi"}, wait="true")
+    want_success(ended)
+    client.get(f"/api/sandboxes/{made}/agents")
+    client.call("DELETE", f"/api/sandboxes/{made}/agents")
 
 
 @errand(box)

@@ -222,6 +222,13 @@ def test_a_branch_that_moved(world):
     remove(world, task)
 
 
+def test_a_server_that_wants_no_password(world):
+    world.git.make("public/open")
+    task = run(world, "echo 1 > new", repo=f"http://one.test:{PORT}/public/open.git", branch="open",
+               sandbox={"network": {"mode": "bridge"}})
+    assert task["state"] == "succeeded" and task["pushed"], task
+
+
 def test_a_pull_request(world):
     repo = {"url": f"http://one.test:{PORT}/private.git", "username": USER, "password": PASSWORD}
     (world.hook / "fails").touch()

@@ -147,6 +147,29 @@ def session(client, chance):
     client.ground.ledger.count("sessions")
 
 
+def task(client, chance):
+    """It goes on with the next daemon; the agent runs once."""
+    mark, n = client.ground.mark(), chance.randint(1, 200)
+    answer = client.post("/api/tasks", {
+        "agent": "shell", "autoCleanup": True, "capturePatterns": ["*.txt"], "sandbox": {"provider": "native"},
+        "instruction": f"echo x >> runs.txt; seq {n}; sleep {chance.uniform(0, 0.5):.2f}; cat runs.txt"})
+    if answer.status != 201:
+        explained(client, mark, f"task: {answer.status} {answer.body[:300]}")
+        return
+    path, deadline = f"/api/tasks/{answer.json['id']}", time.monotonic() + 180
+    while (found := client.sure("GET", path).json)["state"] in ("waiting", "running"):
+        if time.monotonic() > deadline:
+            client.ground.ledger.finding(f"{path} does not end: {found}")
+            return
+        time.sleep(0.2)
+    if found["state"] == "succeeded" and found["output"] != "".join(f"{i}\n" for i in range(1, n + 1)) + "x\n":
+        client.ground.ledger.finding(f"{path}: {found['output'][-300:]}")
+    elif found["state"] == "failed" and not found["error"]["message"]:
+        client.ground.ledger.finding(f"{path} failed without a reason")
+    client.sure("DELETE", path)
+    client.ground.ledger.count(f"tasks that have {found['state']}")
+
+
 def with_deadline(client, chance):
     """It ends by itself."""
     mark = client.ground.mark()
@@ -259,4 +282,4 @@ def with_past(client, chance):
     client.ground.ledger.count("sandboxes with a past")
 
 
-SOLO = [(run_once, 3), (session, 1), (with_deadline, 1), (abandoned, 2), (e2b, 2), (with_past, 2)]
+SOLO = [(run_once, 3), (session, 1), (with_deadline, 1), (abandoned, 2), (e2b, 2), (task, 2), (with_past, 2)]
