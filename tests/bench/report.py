@@ -179,9 +179,12 @@ def template_lines(scale: dict) -> list:
             k = s[kind]
             lines.append(f"snapshot of it, {kind:<15} {k['snapshot_ms']:.0f} ms: frozen {k['frozen_ms']:.1f} ms, before "
                          f"{k['flush_ms']:.0f} ms; after 1 MB more {k['again_ms']:.0f} ms, frozen "
-                         f"{k['again_frozen_ms']:.1f} ms")
+                         f"{k['again_frozen_ms']:.1f} ms; {k['copy_ratio']:.2f} times the speed of cp -a")
             lines.append(f"  create {k['create_ms']:.2f} ms, from it {k['create_of_it_ratio']:.2f} times; {k['forks']} forks "
                          f"{k['fork_ms']:.0f} ms; with 1 MB changed in each {k['grown_bytes'] / (1 << 20):.0f} MiB more")
+            lines.append(f"  checkpoint of a command {k['checkpoint_ms']:.1f} ms (the command {k['command_ms']:.1f} ms); undo "
+                         f"{k['undo_ms']:.1f} ms, {k['undo_ms'] - k['create_ms']:.1f} ms more than a create; "
+                         f"a fork {k['fork_ratio']:.2f} times a create")
     if "tools" in scale:
         t = scale["tools"]
         lines.append(f"exec {t['exec_ms']:.2f} ms, tool Bash {t['bash_ms']:.2f} ms, with 20 rules {t['policed_ms']:.2f} ms, "

@@ -109,9 +109,33 @@ def measure_one(place: Place, rounds: int, forks: int) -> dict:
             "changed_bytes": forks * CHANGED, "grown_bytes": grown}
 
 
+def timed_ms(fn, *args) -> float:
+    start = time.perf_counter()
+    fn(*args)
+    return (time.perf_counter() - start) * 1e3
+
+
+def measure_history(place: Place, rounds: int) -> dict:
+    """What the checkpoint of a command costs, and an undo, which makes the sandbox again."""
+    plain, kept = place.create(), place.create(checkpoints="command")
+    without, with_it, undo = [], [], []
+    for number in range(rounds * 10):
+        without.append(timed_ms(place.run, plain, "touch", f"/home/user/{number}"))
+        with_it.append(timed_ms(place.run, kept, "touch", f"/home/user/{number}"))
+    for _ in range(rounds):
+        undo.append(timed_ms(place.api.call, "POST", f"/api/sandboxes/{kept}/undo", {}))
+        place.run(kept, "true")
+    for one in (plain, kept):
+        place.api.destroy(one)
+    return {"checkpoint_ms": statistics.median(with_it) - statistics.median(without), "command_ms": statistics.median(without),
+            "undo_ms": statistics.median(undo)}
+
+
 def measure_state(fleet, rounds: int, forks: int) -> dict:
     """A snapshot of 100 MB in 5,000 files, creates and forks of it, and what forks take that change 1 MB each."""
     result = {"copy_ms": measure_copy(fleet)}
     for kind in KINDS:
-        result[kind] = measure_one(Place(fleet, kind), rounds, forks)
+        place = Place(fleet, kind)
+        result[kind] = measure_one(place, rounds, forks) | measure_history(place, rounds)
+        result[kind]["copy_ratio"] = result["copy_ms"] / result[kind]["snapshot_ms"]
     return result
