@@ -22,7 +22,7 @@ def measure_tools(fleet, rounds: int) -> dict:
                "params": {"name": "run_command", "arguments": {"command": "true", "sandbox": box}}}
     kinds = {
         "exec": lambda: api.call("POST", f"/api/sandboxes/{box}/execs?wait=true",
-                                 {"cmd": ["/bin/sh", "-c", SCRIPT, "sh", "true"]})["exit_code"] == 0,
+                                 {"cmd": ["/bin/sh", "-c", SCRIPT, "sh", "true"]})["result"].get("exit_code") == 0,
         "bash": lambda: not api.call("POST", f"/api/sandboxes/{box}/tools/Bash", {"command": "true"})["is_error"],
         "policed": lambda: not api.call("POST", f"/api/sandboxes/{policed}/tools/Bash", {"command": "true"})["is_error"],
         "mcp": lambda: not api.call("POST", "/mcp", message)["result"]["isError"],
