@@ -52,17 +52,19 @@ static int set_name(char *out, size_t cap, const char *name)
     return (size_t)snprintf(out, cap, "%s", name) < cap ? 0 : -ENAMETOOLONG;
 }
 
-/* What a new subvolume is a member of from its first block on. */
-struct membership {
+/* What a new subvolume is a member of from its first block on: a head, and one group after it. */
+union membership {
     struct btrfs_qgroup_inherit head;
-    uint64_t group;
+    unsigned char room[sizeof(struct btrfs_qgroup_inherit) + sizeof(uint64_t)];
 };
 
-static void set_group(struct btrfs_ioctl_vol_args_v2 *args, struct membership *m, uint64_t group)
+static void set_group(struct btrfs_ioctl_vol_args_v2 *args, union membership *m, uint64_t group)
 {
     if (group == ATOLL_BTRFS_NO_GROUP)
         return;
-    *m = (struct membership){.head = {.num_qgroups = 1}, .group = group};
+    memset(m, 0, sizeof(*m));
+    m->head.num_qgroups = 1;
+    memcpy(m->room + sizeof(m->head), &group, sizeof(group));
     args->flags |= BTRFS_SUBVOL_QGROUP_INHERIT;
     args->size = sizeof(*m);
     args->qgroup_inherit = &m->head;
@@ -71,7 +73,7 @@ static void set_group(struct btrfs_ioctl_vol_args_v2 *args, struct membership *m
 int atoll_btrfs_make(int dir, const char *name, uint64_t group)
 {
     struct btrfs_ioctl_vol_args_v2 args = {0};
-    struct membership m;
+    union membership m;
     int r = set_name(args.name, sizeof(args.name), name);
 
     set_group(&args, &m, group);
@@ -81,7 +83,7 @@ int atoll_btrfs_make(int dir, const char *name, uint64_t group)
 int atoll_btrfs_snapshot(int dir, const char *name, int source, uint64_t group)
 {
     struct btrfs_ioctl_vol_args_v2 args = {.fd = source};
-    struct membership m;
+    union membership m;
     int r = set_name(args.name, sizeof(args.name), name);
 
     set_group(&args, &m, group);

@@ -1,5 +1,5 @@
-"""Agents that run outside, and whose tools work in a sandbox: Claude Code with the hook and with the MCP proxy of
-examples/tools, and the Claude Agent SDK."""
+"""Agents that run outside, and whose tools work in a sandbox: Claude Code with the hook of examples/tools, and
+the MCP proxy there."""
 
 import json
 import os
