@@ -84,8 +84,10 @@ def writes():
     """Statements of the store that write."""
     for path in (ROOT / "src/store/sqlite").glob("*.c"):
         text = re.sub(r'"\s+"', "", path.read_text())
-        for verb, table in re.findall(r'"(INSERT|DELETE|UPDATE)\b[^"]*? (?:INTO|FROM) (\w+)', text):
+        for verb, table in re.findall(r'"(INSERT|DELETE)\b[^"]*? (?:INTO|FROM) (\w+)', text):
             yield verb.lower(), table
+        for table in re.findall(r'"UPDATE (\w+) SET', text):
+            yield "update", table
         for table in re.findall(r'\.table = "(\w+)"', text):  # struct atoll_rows
             yield "insert", table
         if path.name == "check.c":

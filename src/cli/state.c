@@ -53,8 +53,10 @@ static int pause_one(struct atoll_cli *cli, const char *id, const void *arg,
         json_pack("{s:b, s:b}", "keepProcesses", !o->discard_processes, "toDisk", o->to_disk);
     ATOLL_AUTOJSON json_t *reply = NULL;
     struct atoll_link_target target;
-    int r = atoll_link_target(&target, err, "/api/sandboxes/%s/pause", id);
+    int r = atoll_link_check_id("sandbox", id, err);
 
+    if (r == 0)
+        r = atoll_link_target(&target, err, "/api/sandboxes/%s/pause", id);
     if (r == 0)
         r = atoll_cli_call(cli, "POST", target.text, request, &reply, err);
     if (r == 0 && !cli->json)

@@ -18,7 +18,7 @@ static uint64_t hash_of(const uint8_t *bytes, size_t n)
 
 int atoll_diff_lines_split(struct atoll_diff_lines *lines, const uint8_t *bytes, size_t n)
 {
-    const uint8_t *end = bytes + n;
+    const uint8_t *end = n > 0 ? bytes + n : bytes; /* no bytes have no address */
     size_t count = 0;
 
     for (const uint8_t *p = bytes; p && p < end; count++) {

@@ -435,8 +435,11 @@ int atoll_shell_read_list(struct atoll_shell_parser *ps, char closer)
 
 int atoll_shell_read_text(struct atoll_shell_parser *ps, const char *text, size_t n)
 {
-    struct atoll_shell_parser inner = {
-        .p = text, .end = text + n, .depth = ps->depth + 1, .out = ps->out, .err = ps->err};
+    struct atoll_shell_parser inner = {.p = text,
+                                       .end = n > 0 ? text + n : text,
+                                       .depth = ps->depth + 1,
+                                       .out = ps->out,
+                                       .err = ps->err};
     int r = 0;
 
     if (n == 0)

@@ -386,13 +386,15 @@ static int injected(const char *operation ATOLL_UNUSED, const char *table ATOLL_
 /* "insert" and "sandboxes", of INSERT OR REPLACE INTO sandboxes ... */
 static void name_write(const char *sql, char verb[16], char table[32])
 {
-    const char *at = strstr(sql, " INTO ");
+    static const char *const before[] = {" INTO ", " FROM ", "UPDATE "};
+    const char *at = NULL;
+    size_t i;
 
-    if (!at)
-        at = strstr(sql, " FROM ");
+    for (i = 0; !at && i < ATOLL_ARRAY_LEN(before); i++)
+        at = strstr(sql, before[i]);
     *verb = *table = '\0';
     (void)sscanf(sql, "%15[A-Z]", verb);
-    (void)sscanf(at ? at + 6 : "", "%31[a-z_]", table);
+    (void)sscanf(at ? at + strlen(before[i - 1]) : "", "%31[a-z_]", table);
     for (char *c = verb; *c; c++)
         *c = (char)(*c | 0x20);
 }
