@@ -38,6 +38,7 @@ ELSEWHERE = {
     "store.pragma.": "/readyz tries a write only after one that failed",
     "store.delete.answers": "after 24 hours, or 4096 answers",
     "store.delete.events": "after thousands of events",
+    "store.update.sandboxes": "after the key that sealed values is lost: test_store.c",
     "templates.migrate": "test_migration.py",
     **{f"store.{verb}.build_steps": "test_template_versions.c" for verb in ("insert", "delete")},
     **{point: "after a week, or 10,000 records: test_store.c"
