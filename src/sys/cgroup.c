@@ -11,6 +11,8 @@
 #include "base/text.h"
 
 #define CPU_PERIOD_US 100000
+/* The kernel looks at signals between calls at best: a caller that is killed is gone after one part. */
+#define RECLAIM_PART (UINT64_C(16) << 20)
 
 /* Number of entries of parent_fd in use: one on v2. */
 static size_t hierarchies(const struct atoll_cgroups *cg)
@@ -283,19 +285,43 @@ bool atoll_cgroups_can_reclaim(const struct atoll_cgroups *cg)
     return cg->version > 0 && parent_of(cg, ATOLL_CG_MEMORY) >= 0 && cg->has[ATOLL_CG_MEMORY];
 }
 
-/* Before Linux 5.19: a limit that no process is held back by, because all are frozen. */
-static int reclaim_by_high(const struct atoll_cgroups *cg, const char *id)
+static int write_bytes(const struct atoll_cgroups *cg, const char *id, const char *knob,
+                       uint64_t bytes)
 {
-    int r = write_knob(cg, ATOLL_CG_MEMORY, id, "memory.high", "0");
-    int back = write_knob(cg, ATOLL_CG_MEMORY, id, "memory.high", "max");
+    char text[32];
 
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
+    return write_knob(cg, ATOLL_CG_MEMORY, id, knob, text);
+}
+
+static int reclaim_parts(const struct atoll_cgroups *cg, const char *id, uint64_t bytes)
+{
+    int r = 0;
+
+    for (uint64_t done = 0; r == 0 && done < bytes; done += RECLAIM_PART)
+        r = write_bytes(cg, id, "memory.reclaim", RECLAIM_PART);
+    return r == -EAGAIN ? 0 : r; /* less than that could be freed */
+}
+
+/* Before Linux 5.19: a limit that no process is held back by, because all are frozen. */
+static int reclaim_by_high(const struct atoll_cgroups *cg, const char *id, uint64_t bytes)
+{
+    struct atoll_cgroup_stats stats;
+    int r, back;
+
+    do {
+        bytes = bytes > RECLAIM_PART ? bytes - RECLAIM_PART : 0;
+        r = write_bytes(cg, id, "memory.high", bytes);
+        if (r == 0)
+            r = atoll_cgroup_read_stats(cg, id, &stats);
+    } while (r == 0 && bytes > 0 && stats.memory_bytes <= bytes);
+    back = write_knob(cg, ATOLL_CG_MEMORY, id, "memory.high", "max");
     return r < 0 ? r : back;
 }
 
 int atoll_cgroup_reclaim(const struct atoll_cgroups *cg, const char *id)
 {
     struct atoll_cgroup_stats stats;
-    char bytes[32];
     int r;
 
     if (!atoll_cgroups_can_reclaim(cg))
@@ -307,18 +333,23 @@ int atoll_cgroup_reclaim(const struct atoll_cgroups *cg, const char *id)
     r = atoll_cgroup_read_stats(cg, id, &stats);
     if (r < 0)
         return r;
-    r = write_knob(cg, ATOLL_CG_MEMORY, id, "memory.swap.max", "max");
-    (void)snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)stats.memory_bytes);
+    /* As much as its memory: else each pause after a resume would move more of it to the host's swap. */
+    if (stats.memory_limit_bytes > 0)
+        r = write_bytes(cg, id, "memory.swap.max", stats.memory_limit_bytes);
     if (r == 0 || r == -ENOENT) /* a kernel without swap */
-        r = write_knob(cg, ATOLL_CG_MEMORY, id, "memory.reclaim", bytes);
-    if (r == -ENOENT)
-        r = reclaim_by_high(cg, id);
-    return r == -EAGAIN ? 0 : r; /* less than that could be freed */
+        r = reclaim_parts(cg, id, stats.memory_bytes);
+    return r == -ENOENT ? reclaim_by_high(cg, id, stats.memory_bytes) : r;
 }
 
 void atoll_cgroup_end_reclaim(const struct atoll_cgroups *cg, const char *id)
 {
-    if (cg->version == 2)
+    struct atoll_cgroup_stats stats;
+
+    if (cg->version != 2)
+        return;
+    /* A reclaim that was killed leaves its limit, which would hold back the processes. */
+    (void)!write_knob(cg, ATOLL_CG_MEMORY, id, "memory.high", "max");
+    if (atoll_cgroup_read_stats(cg, id, &stats) < 0 || stats.memory_limit_bytes > 0)
         (void)!write_knob(cg, ATOLL_CG_MEMORY, id, "memory.swap.max", "0");
 }
 

@@ -127,9 +127,10 @@ int atoll_cgroup_freeze(const struct atoll_cgroups *cg, const char *id,
 int atoll_cgroup_is_frozen(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
 bool atoll_cgroups_can_reclaim(const struct atoll_cgroups *cg);
 /* Moves as much memory of a frozen group as it can to swap, and drops clean pages. Takes as long as
- * that takes, until it is done or the caller is killed. Never kills. -EOPNOTSUPP. */
+ * that takes, until it is done or the caller is killed. Never kills. In swap there is at most as much as the
+ * memory limit, with what is there from earlier calls. -EOPNOTSUPP. */
 int atoll_cgroup_reclaim(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
-/* From now on the group does not use more swap, as before. */
+/* Also after a caller was killed. From now on a group with a memory limit does not use more swap, as before. */
 void atoll_cgroup_end_reclaim(const struct atoll_cgroups *cg, const char *id);
 /* Kills every process in the group, frozen ones too. */
 int atoll_cgroup_kill(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
