@@ -174,26 +174,38 @@ static int tell(struct mounted *m, struct atoll_error *err)
     return m->copy.cli->json ? atoll_cli_print_json(m->report, err) : 0;
 }
 
+/* The folder's owner may replace what was written meanwhile: by a link, or by another name of a file of root. */
+static int finish_one(const struct atoll_sync_job *job, const struct atoll_sync_entry *e,
+                      const struct stat *top)
+{
+    const char *name = NULL;
+    ATOLL_AUTOCLOSE int parent = atoll_sync_open_parent(job, e->path, &name);
+    ATOLL_AUTOCLOSE int fd =
+        parent < 0 ? parent : openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    char path[32];
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return 0; /* it was removed */
+    if (geteuid() == 0 && st.st_uid == 0 && top->st_uid != 0 &&
+        (S_ISDIR(st.st_mode) || st.st_nlink == 1) &&
+        fchownat(fd, "", top->st_uid, top->st_gid, AT_EMPTY_PATH) < 0)
+        return -errno;
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (e->kind == ATOLL_SYNC_DIRECTORY && S_ISDIR(st.st_mode) && chmod(path, e->mode & 0777) < 0)
+        return -errno;
+    return 0;
+}
+
 /* A directory that stays needs no download, and root gives what it writes to the owner of the folder. */
 static void finish_entries(struct atoll_sync_job *job, const struct stat *top)
 {
     for (size_t i = job->count; i-- > 0;) { /* a mode may forbid to enter a directory */
         const struct atoll_sync_step *s = &job->steps[i];
-        const char *name = NULL;
-        ATOLL_AUTOCLOSE int parent = ATOLL_NO_FD;
-        struct stat st;
+        int r = s->act == ATOLL_SYNC_PULL ? finish_one(job, s->remote, top) : 0;
 
-        if (s->act != ATOLL_SYNC_PULL)
-            continue;
-        parent = atoll_sync_open_parent(job, s->remote->path, &name);
-        if (parent < 0 || fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            continue;
-        if (geteuid() == 0 && st.st_uid == 0 && top->st_uid != 0 &&
-            fchownat(parent, name, top->st_uid, top->st_gid, AT_SYMLINK_NOFOLLOW) < 0)
-            atoll_cli_copy_skip(job->copy, s->remote->path, "its owner: %s", strerror(errno));
-        if (s->remote->kind == ATOLL_SYNC_DIRECTORY && S_ISDIR(st.st_mode) &&
-            fchmodat(parent, name, s->remote->mode & 0777, 0) < 0)
-            atoll_cli_copy_skip(job->copy, s->remote->path, "its mode: %s", strerror(errno));
+        if (r < 0)
+            atoll_cli_copy_skip(job->copy, s->remote->path, "its owner or mode: %s", strerror(-r));
     }
 }
 

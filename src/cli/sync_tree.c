@@ -279,7 +279,7 @@ static bool has_below(const struct atoll_sync_list *list, const char *directory)
         size_t middle = low + (high - low) / 2;
         int order = strncmp(list->entries[middle].path, directory, n);
 
-        if (order < 0 || (order == 0 && list->entries[middle].path[n] < '/'))
+        if (order < 0 || (order == 0 && (unsigned char)list->entries[middle].path[n] < '/'))
             low = middle + 1;
         else
             high = middle;

@@ -175,6 +175,8 @@ def test_bad_requests(place):
 def test_a_directory_that_cannot_be_read_is_not_empty(place):
     (place.folder / "d").mkdir()
     (place.folder / "d/f").write_text("mine")
+    for name in ("d-", "d\u00e9", "d\u00e9a", "d\u00e9b"):  # which sort around what is in d
+        (place.folder / name).write_text("")
     place.sync()
     place.run("chmod 000 d")
     place.sync("--two-way", status=1)
