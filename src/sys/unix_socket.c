@@ -16,16 +16,18 @@
 int atoll_unix_connect(const char *dir, const char *name)
 {
     ATOLL_AUTOCLOSE int dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    ATOLL_AUTOCLOSE int path_fd = ATOLL_NO_FD;
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int n, r;
+    int r;
 
     if (dir_fd < 0)
         return -errno;
-    /* sun_path holds 107 bytes: refer to the directory by its descriptor. */
-    n = snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", dir_fd, name);
-    if (n < 0 || (size_t)n >= sizeof(address.sun_path))
-        return -ENAMETOOLONG;
+    /* connect() would follow a link, and refuse a path of more than 107 bytes: so it gets a descriptor. */
+    path_fd = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (path_fd < 0)
+        return -errno;
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d", path_fd);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
         return -errno;

@@ -39,8 +39,30 @@ static void a_full_queue_is_not_waited_for(void **state)
     assert_int_equal(atoll_tree_remove(AT_FDCWD, dir), 0);
 }
 
+static void a_link_is_not_followed(void **state)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    char dir[] = "/tmp/atoll-link-XXXXXX", link[64];
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), fd;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(at.sun_path, sizeof(at.sun_path), "%s/s", dir);
+    (void)snprintf(link, sizeof(link), "%s/l", dir);
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof(at)), 0);
+    assert_int_equal(listen(listener, 2), 0);
+    assert_int_equal(symlink("s", link), 0);
+    fd = atoll_unix_connect(dir, "s");
+    assert_true(fd >= 0);
+    assert_int_equal(atoll_unix_connect(dir, "l"), -ECONNREFUSED);
+    (void)close(fd);
+    (void)close(listener);
+    assert_int_equal(atoll_tree_remove(AT_FDCWD, dir), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_full_queue_is_not_waited_for)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_full_queue_is_not_waited_for),
+                                       cmocka_unit_test(a_link_is_not_followed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

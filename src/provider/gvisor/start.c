@@ -116,7 +116,9 @@ int atoll_gvisor_restored(struct atoll_gvisor *g, const struct atoll_sync_call *
     char name[64];
 
     (void)snprintf(name, sizeof(name), "%s.run", id);
-    if (dir < 0 || faccessat(dir, name, F_OK, 0) < 0)
+    if (dir < 0)
+        return atoll_fail_errno(err, errno, "open the directory of sandboxes");
+    if (faccessat(dir, name, F_OK, 0) < 0)
         return 0; /* it was frozen */
     fd = await_agent(g, call, id, err);
     if (fd < 0)
