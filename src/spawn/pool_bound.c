@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "base/fd.h"
 #include "base/log.h"
+#include "spawn/child.h"
 #include "spawn/paths.h"
 #include "sys/btrfs.h"
 #include "sys/mnt.h"
@@ -22,10 +24,12 @@
 
 static struct {
     struct atoll_loop *loop;
+    const struct atoll_spawn_host *host;
     struct atoll_timer timer;
     int group_fd; /* in sysfs; owned */
     int state_fd, pool_fd;
-    uint64_t limit; /* as it was set last */
+    uint64_t limit, next; /* as it was set last; as it is being set */
+    pid_t worker;         /* that sets it, or 0 */
 } bound = {.group_fd = ATOLL_NO_FD};
 
 /* UINT64_MAX: no limit. */
@@ -67,26 +71,56 @@ static void log_change(uint64_t limit)
         atoll_log(ATOLL_LOG_INFO, "the disk of the state directory has room again", NULL);
 }
 
-static int update(void)
+static int set_limit(const void *arg)
 {
-    uint64_t limit;
-    int r = wanted(&limit);
+    const uint64_t *limit = arg;
 
-    if (r < 0 || !differs(limit, bound.limit))
+    return atoll_btrfs_limit_all(bound.pool_fd, *limit);
+}
+
+/* A change waits for the transaction of the file system, which takes long while sandboxes write much:
+ * so a process makes it. */
+static int begin(void)
+{
+    const struct atoll_po_ids own = {.mode = ATOLL_IDS_SINGLE};
+    int r = wanted(&bound.next);
+    pid_t pid;
+
+    if (r < 0 || !differs(bound.next, bound.limit))
         return r;
-    r = atoll_btrfs_limit_all(bound.pool_fd, limit);
-    if (r == 0) {
-        bound.limit = limit;
-        log_change(limit);
-    }
-    return r;
+    pid = atoll_child_work(bound.host, &own, set_limit, &bound.next, &bound.pool_fd, 1);
+    bound.worker = pid < 0 ? 0 : pid;
+    return pid < 0 ? pid : 0;
+}
+
+/* 1: the process has not ended. */
+static int finish(void)
+{
+    int status = 0;
+    pid_t pid;
+
+    if (bound.worker == 0)
+        return 0;
+    pid = waitpid(bound.worker, &status, WNOHANG);
+    if (pid == 0)
+        return 1;
+    bound.worker = 0;
+    if (pid < 0)
+        return -errno;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
+    bound.limit = bound.next;
+    log_change(bound.limit);
+    return 0;
 }
 
 static void on_timer(void *arg)
 {
-    int r = update();
+    int r = finish();
 
     (void)arg;
+    if (r == 0)
+        r = begin();
     if (r < 0)
         atoll_log(ATOLL_LOG_ERROR, "the disk pool has no bound", "error", strerror(-r), NULL);
     atoll_timer_set(&bound.timer, bound.loop, PERIOD_MS, on_timer, NULL);
@@ -129,8 +163,11 @@ int atoll_pool_bound_open(struct atoll_spawn_host *host, int top, struct atoll_e
     if (r >= 0) {
         bound.state_fd = host->state_fd;
         bound.pool_fd = top;
-        bound.limit = 0; /* what an earlier run set is unknown */
-        r = update();
+        r = wanted(&bound.limit); /* what an earlier run set is unknown */
+        if (r == 0)
+            r = set_limit(&bound.limit);
+        if (r == 0)
+            log_change(bound.limit);
     }
     if (r < 0)
         return atoll_fail_errno(err, -r, "bound the pool");
@@ -141,6 +178,7 @@ int atoll_pool_bound_open(struct atoll_spawn_host *host, int top, struct atoll_e
 void atoll_pool_bound_start(struct atoll_loop *loop, const struct atoll_spawn_host *host)
 {
     bound.loop = loop;
+    bound.host = host;
     bound.pool_fd = host->pool_fd;
     if (host->pool_group != ATOLL_BTRFS_NO_GROUP)
         atoll_timer_set(&bound.timer, loop, PERIOD_MS, on_timer, NULL);

@@ -63,12 +63,30 @@ static int remove_subvolume(struct sandbox *s)
     return s->sweeper < 0 ? s->sweeper : -EAGAIN;
 }
 
-/* A tree (a layer under construction) can be large, so a separate process removes it. -EINPROGRESS
- * while that runs. */
-static int remove_files(struct sandbox *s)
+/* Starts the removal of a directory that is still there. 0: none is. */
+static int remove_trees(struct sandbox *s)
 {
+    /* A layer under construction; and of gVisor: a sandbox can write to the directory of its socket, and other
+     * versions save to more files. */
+    static const char *const suffixes[] = {"disk", "run", "saved"};
     int dir = s->all->host->sandboxes_fd;
     char name[48];
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(suffixes); i++) {
+        (void)snprintf(name, sizeof(name), "%s.%s", s->id, suffixes[i]);
+        if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+            s->sweeper = atoll_child_sweep(s->all->host, &s->ids, dir, name);
+            return s->sweeper < 0 ? s->sweeper : -EAGAIN;
+        }
+        if (errno != ENOENT)
+            return -errno;
+    }
+    return 0;
+}
+
+/* A tree can be large, so a separate process removes it. -EINPROGRESS while that runs. */
+static int remove_files(struct sandbox *s)
+{
     int r;
 
     if (s->sweeper > 0) {
@@ -79,13 +97,7 @@ static int remove_files(struct sandbox *s)
     }
     remove_plain_files(s);
     r = remove_subvolume(s);
-    if (r < 0)
-        return r;
-    (void)snprintf(name, sizeof(name), "%s.disk", s->id);
-    if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : -errno;
-    s->sweeper = atoll_child_sweep(s->all->host, &s->ids, dir, name);
-    return s->sweeper < 0 ? s->sweeper : -EAGAIN;
+    return r < 0 ? r : remove_trees(s);
 }
 
 void atoll_sandbox_drop_disk(const struct atoll_spawn_host *host, const char *id)
