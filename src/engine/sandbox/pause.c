@@ -2,6 +2,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "engine/engine_internal.h"
 
 /*
@@ -235,6 +236,20 @@ static void on_left(void *arg, const struct atoll_reply *answer)
         check_left(c);
 }
 
+/* gVisor ends a sandbox that it cannot save: a full disk is found out before. */
+static int check_room(const struct atoll_sandbox *s, uint64_t bytes, struct atoll_error *err)
+{
+    const uint64_t reserve = atoll_room_reserve(s->engine);
+    char text[16];
+
+    if (atoll_room_free(s->engine->state_fd) >= reserve + bytes)
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOSPC,
+                      "the daemon's disk has no room for the memory of sandbox %s, %s; free some "
+                      "space there, or pause it without toDisk",
+                      s->spec.id, atoll_text_format_size(bytes, text));
+}
+
 static void on_measured_to_save(void *arg, const struct atoll_provider_stats *stats,
                                 const struct atoll_error *error)
 {
@@ -245,7 +260,8 @@ static void on_measured_to_save(void *arg, const struct atoll_provider_stats *st
     c->memory_before = error ? 0 : stats->memory_bytes;
     if (!s)
         pause_aborted(c);
-    else if (atoll_sandbox_ask(s, ATOLL_AGENT_LEAVE, NULL, NULL, on_left, c, &err) < 0)
+    else if (check_room(s, c->memory_before, &err) < 0 ||
+             atoll_sandbox_ask(s, ATOLL_AGENT_LEAVE, NULL, NULL, on_left, c, &err) < 0)
         pause_failed(s, c, &err);
 }
 
