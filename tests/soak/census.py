@@ -188,10 +188,21 @@ class Census:
                 rows[what] = (value[f'atoll_kept_bytes{{what="{what}"}}'], most)
         return rows
 
+    def network_sockets(self):
+        """Sockets in the networks of living sandboxes. atoll-spawn keeps two for each that has a network: how many
+        of those wait in the pool depends on what was asked for last. A sandbox that is gone has none here."""
+        found = set()
+        for pid in children(self.ground.spawn() or 0):
+            for kind in ("tcp6", "udp6"):
+                with contextlib.suppress(OSError):
+                    lines = Path(f"/proc/{pid}/net/{kind}").read_text().splitlines()[1:]
+                    found |= {f"socket:[{line.split()[9]}]" for line in lines}
+        return found
+
     def measure(self):
         """What may not grow."""
         daemon, spawn = self.ground.daemon.pid, self.ground.spawn()
-        held, spawn_held = descriptors(daemon), descriptors(spawn)
+        held, spawn_held = descriptors(daemon), descriptors(spawn, self.network_sockets)
         metrics = self.ground.unix().get("/metrics").body.decode()
         heap = re.search(r"^process_heap_bytes (\S+)", metrics, re.M)
         return {
@@ -217,11 +228,13 @@ def anonymous(pid):
     return int(found.group(1)) * 1024 if found else 0
 
 
-def descriptors(pid):
-    """What its descriptors lead to; numbers that are different each time are left out."""
-    found = collections.Counter()
+def descriptors(pid, others=set):
+    """What its descriptors lead to; numbers that are different each time are left out. others(): what does not
+    count."""
+    targets = []
     for path in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
-            target = os.readlink(path)
-            found[re.sub(r"^([a-z]+):\[\d+\]", r"\1", target)] += 1
-    return found
+            targets.append(os.readlink(path))
+    left_out = others()
+    return collections.Counter(re.sub(r"^([a-z]+):\[\d+\]", r"\1", target) for target in targets
+                               if target not in left_out)

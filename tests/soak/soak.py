@@ -39,7 +39,7 @@ DESCRIPTORS_MAX = 2
 # their connections.
 THREADS_MAX = 48
 THREAD_DESCRIPTORS = 3
-SPARE_DESCRIPTORS = 3  # of a sandbox that waits in the pool
+SPARE_DESCRIPTORS = 3  # of a sandbox that waits in the pool, but for the sockets of its network
 
 # Lines of the log at level error that a kill of atoll-spawn, or of an agent that starts, explains.
 EXPECTED_LOG = ("atoll-spawn died; starting it again", "atoll-spawn cannot start",

@@ -12,7 +12,7 @@ from daemons import in_pool, wait_until
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "integration"), str(HERE)]
 
-from census import Census  # noqa: E402
+from census import Census, descriptors  # noqa: E402
 from ground import Ground, Ledger  # noqa: E402
 from soak import Soak  # noqa: E402
 
@@ -83,6 +83,24 @@ def test_it_sees_what_exceeds_its_bound(root, monkeypatch):
         monkeypatch.setattr("census.DATABASE_MAX", 1)
         run.judge_bounds()
         assert [finding.split(":")[0] for finding in ledger.findings] == ["database"]
+
+
+def test_sockets_of_networks_count_when_their_sandbox_is_gone(root):
+    with places.world(["native"]) as world:
+        ground = Ground(world, Ledger(), {"key": "", "e2b_key": ""})
+        census = Census(ground, "soak-canary", 0, 0)
+
+        def sockets(*without):
+            return descriptors(ground.spawn(), *without)["socket"]
+
+        if "bridge" not in world.places["native"].facts["networks"]:
+            pytest.skip("sandboxes have no network here")
+        before = sockets(census.network_sockets)
+        box = world.places["native"].create(networkMode="bridge")
+        wait_until(lambda: sockets(census.network_sockets) == before, 10, lambda: "other sockets")
+        assert sockets() == before + 2  # leaked ones would be seen like this
+        assert box.destroy() == 204
+        assert sockets() == before
 
 
 def has_all(found, wanted):
