@@ -98,11 +98,14 @@ const struct atoll_cli_verb atoll_cli_snapshots = {
 struct fork_options {
     struct atoll_cli_common common;
     uint32_t count;
+    bool memory;
 };
 
 static const struct atoll_cli_option fork_table[] = {
     {"count", 'n', ATOLL_CLI_COUNT, offsetof(struct fork_options, count), "N",
      "how many, at most 100 (default: 1)", NULL},
+    {"memory", 0, ATOLL_CLI_FLAG, offsetof(struct fork_options, memory), NULL,
+     "copy processes, too: no provider can, and the error says why", NULL},
     ATOLL_CLI_COMMON(struct fork_options),
     {0},
 };
@@ -111,7 +114,8 @@ static int fork_sandbox(struct atoll_cli *cli, const void *options, int argc ATO
                         char **argv, struct atoll_error *err)
 {
     const struct fork_options *o = options;
-    ATOLL_AUTOJSON json_t *request = json_pack("{s:I}", "count", (json_int_t)(o->count ?: 1));
+    ATOLL_AUTOJSON json_t *request =
+        json_pack("{s:I, s:b}", "count", (json_int_t)(o->count ?: 1), "memory", o->memory);
     ATOLL_AUTOJSON json_t *reply = NULL;
     int r = atoll_cli_post(cli, argv[0], "fork", request, TIMEOUT_MS, &reply, err);
     const json_t *made;

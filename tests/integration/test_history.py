@@ -149,6 +149,24 @@ def test_undo_again_and_again(box):
     assert box.out("ls") == "\n".join(["a", *[f"keep{i}" for i in range(6)]])
 
 
+def test_undone_commands_add_no_layers(mortal, box):
+    """The checkpoint that an undo goes back to is that before the next command. In full runs there are more undos than
+    a stack may have layers."""
+    box.out("echo kept > a")
+    for i in range(140 if os.environ.get("ATOLL_FAULTS") == "all" else 20):
+        box.out(f"echo {i} > a")
+        undo(box)
+    wait_until(lambda: len(layers(mortal)) <= 2, 30, lambda: layers(mortal))
+    assert box.out("cat a") == "kept"
+    assert len(history(box)) == 2
+    # What a request writes after the undo is not in that layer.
+    undo(box)
+    assert box.rest.put(f"{box.path}/files", b"by a request", path="/home/user/b").status in (200, 201, 204)
+    box.out("rm -f a b")
+    undo(box)
+    assert box.out("cat a b") == "kept\nby a request"
+
+
 def test_old_checkpoints_are_thinned_out(mortal, box):
     for i in range(80):
         box.out(f"echo {i} > f")

@@ -85,6 +85,14 @@ def test_what_cannot_be_saved_is_refused(walled, rest):
     box.destroy()
 
 
+def test_a_fork_with_memory_is_refused_by_name(walled, rest):
+    box = Box(rest, provider="gvisor")
+    refused = box.post("fork", {"memory": True})
+    assert refused.status == 501 and "gvisor" in refused.error["message"], refused.body
+    assert "toDisk" in refused.error["message"] and box.state == "running"
+    box.destroy()
+
+
 def test_the_host_s_kernel_is_refused_by_name(walled, rest):
     box = Box(rest, provider="native")
     refused = box.post("pause", {"toDisk": True})

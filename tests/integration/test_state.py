@@ -326,9 +326,23 @@ def test_a_fork_of_a_fork(mortal, box):
 
 
 @pytest.mark.parametrize("body", [{"count": 0}, {"count": 101}, {"count": 1000}, {"count": -1}, {"count": "2"},
-                                  {"timeoutSeconds": -1}, {"cont": 2}])
+                                  {"timeoutSeconds": -1}, {"cont": 2}, {"memory": 1}, {"memory": True, "count": 0}])
 def test_bad_forks(box, body):
     assert box.post("fork", body).status == 400
+
+
+def test_forks_with_memory_are_refused_by_name(mortal, box):
+    before = len(mortal.rest.get("/api/sandboxes").json["sandboxes"])
+    refused = box.post("fork", {"memory": True, "count": 3})
+    assert refused.status == 501 and refused.error["code"] == "unimplemented", refused.body
+    assert all(word in refused.error["message"] for word in ("native", "CRIU", "pid namespace", "without memory"))
+    said = mortal.atoll("fork", "--memory", box.id)
+    assert said.returncode != 0 and "CRIU" in said.stderr and not said.stdout
+    assert len(mortal.rest.get("/api/sandboxes").json["sandboxes"]) == before
+    assert mortal.rest.post("/api/sandboxes/" + "a" * 26 + "/fork", {"memory": True}).status == 404
+    copy = fork(box, memory=False)[0]["id"]
+    assert mortal.rest.delete(f"/api/sandboxes/{copy}").status == 204
+    wait_until(lambda: not layers(mortal), 20, lambda: layers(mortal))
 
 
 def test_forks_are_all_or_none():

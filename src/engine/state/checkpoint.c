@@ -373,6 +373,14 @@ void atoll_checkpoints_touch(struct atoll_sandbox *s)
         free(ATOLL_TAKE_PTR(s->checkpoints->last));
 }
 
+void atoll_checkpoints_restored(struct atoll_sandbox *s, uint64_t bytes)
+{
+    const char *start = s->options.without_start ? NULL : s->version->start_cmd;
+
+    if (!(start && *start) && !others_run(s, NULL))
+        set_last(s->checkpoints, atoll_capture_stack(s), bytes);
+}
+
 static void describe(struct atoll_checkpoint *p, const char *const *argv)
 {
     size_t n = 0;

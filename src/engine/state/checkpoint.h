@@ -71,6 +71,10 @@ void atoll_checkpoints_continue(struct atoll_sandbox *sandbox);
 /* The files may have changed: a request to the agent. */
 void atoll_checkpoints_touch(struct atoll_sandbox *sandbox);
 
+/* The sandbox was brought back to a checkpoint of `bytes`: the next command begins with that one, unless a start
+ * command has run meanwhile. Call at once: before anything else is started in the sandbox. */
+void atoll_checkpoints_restored(struct atoll_sandbox *sandbox, uint64_t bytes);
+
 /* restore.c: brings a running sandbox back to a stack on its version. */
 void atoll_restore_stack(struct atoll_sandbox *sandbox, const char *stack, const char *who,
                          atoll_done_fn *done, void *arg);

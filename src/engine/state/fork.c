@@ -144,6 +144,25 @@ static int check_room(struct atoll_sandbox *s, uint32_t count, struct atoll_erro
     return r < 0 ? r : atoll_room_admit(s->engine, err);
 }
 
+/* Why no provider copies memory: docs/adr/0052. */
+static int refuse_memory(const struct atoll_sandbox *s, struct atoll_error *err)
+{
+    static const char instead[] = "fork without memory, or begin with interpreters that have their "
+                                  "modules loaded (\"warm\" of an environment)";
+    const struct atoll_provider_caps *caps = s->provider->ops->caps(s->provider);
+    const char *why = "it has no operation for that";
+
+    if (caps->save)
+        why = "a saved image is restored only in the sandbox that it was saved from; to keep "
+              "processes, pause with toDisk";
+    else if (strcmp(caps->isolation, "namespaces") == 0)
+        why = "processes of the host's kernel can be copied only by CRIU, which Atoll does not "
+              "use, and a process cannot join the pid namespace of another sandbox";
+    return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                      "provider %s cannot fork the memory of a sandbox: %s; %s",
+                      s->provider->ops->name, why, instead);
+}
+
 static int check(struct atoll_engine *engine, const char *sandbox_id,
                  const struct atoll_fork_request *q, struct atoll_sandbox **ret,
                  struct atoll_error *err)
@@ -157,6 +176,8 @@ static int check(struct atoll_engine *engine, const char *sandbox_id,
     if (!s)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s",
                           sandbox_id);
+    if (q->memory)
+        return refuse_memory(s, err);
     /* The environment of a paused one may be known to its frozen agent only. */
     if (s->phase == ATOLL_PHASE_PAUSED)
         return atoll_engine_look(engine, sandbox_id, &running, err);

@@ -270,7 +270,8 @@ void atoll_engine_blame(struct atoll_engine *engine, const char *sandbox_id, con
 struct undoing {
     struct atoll_engine *engine;
     char sandbox_id[ATOLL_ID_LEN + 1];
-    uint64_t from; /* number of the first command that is undone */
+    uint64_t from;  /* number of the first command that is undone */
+    uint64_t bytes; /* of the checkpoint before it */
     atoll_undo_fn *done;
     void *arg;
 };
@@ -283,6 +284,8 @@ static void on_restored(void *arg, const struct atoll_error *error)
 
     if (!error && s && s->checkpoints && atoll_checkpoints_drop(s, u->from, &err) < 0)
         error = &err;
+    if (!error && s && s->checkpoints)
+        atoll_checkpoints_restored(s, u->bytes);
     atoll_metric_add(ATOLL_METRIC_UNDOS, ATOLL_LABELS(error ? "failed" : "done"), 1);
     u->done(u->arg, u->from - 1, error);
     free(u);
@@ -305,11 +308,12 @@ static int check_idle(const struct atoll_sandbox *s, bool force, struct atoll_er
         s->spec.id);
 }
 
-/* The count-th command from the end. */
+/* The count-th command from the end, and the files before it. */
 static int find_target(struct atoll_sandbox *s, uint32_t count, struct atoll_checkpoint **ret,
-                       const char **ret_stack, struct atoll_error *err)
+                       const struct atoll_kept **ret_files, struct atoll_error *err)
 {
     struct atoll_list *node = &s->checkpoints->commands;
+    const struct atoll_checkpoint *earlier;
     struct atoll_checkpoint *p;
 
     if (count > s->checkpoints->count)
@@ -319,8 +323,9 @@ static int find_target(struct atoll_sandbox *s, uint32_t count, struct atoll_che
     while (count-- > 0)
         node = node->prev;
     p = *ret = ATOLL_CONTAINER_OF(node, struct atoll_checkpoint, node);
-    *ret_stack = p->before.stack ? p->before.stack : atoll_checkpoint_stack(s, p->number - 1);
-    if (*ret_stack)
+    earlier = atoll_checkpoint_find(s, p->number - 1);
+    *ret_files = p->before.stack || !earlier ? &p->before : &earlier->after;
+    if ((*ret_files)->stack)
         return 0;
     return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
                       "the files before command %llu are not kept any more; see the history",
@@ -332,7 +337,7 @@ void atoll_engine_undo(struct atoll_engine *engine, const char *sandbox_id, uint
 {
     struct atoll_sandbox *s, *running;
     struct atoll_checkpoint *p = NULL;
-    const char *stack = NULL;
+    const struct atoll_kept *files = NULL;
     struct undoing *u;
     struct atoll_error err;
     int r = find(engine, sandbox_id, &s, &err);
@@ -342,15 +347,16 @@ void atoll_engine_undo(struct atoll_engine *engine, const char *sandbox_id, uint
     if (r == 0)
         r = check_idle(s, force, &err);
     if (r == 0)
-        r = find_target(s, count, &p, &stack, &err);
+        r = find_target(s, count, &p, &files, &err);
     if (r < 0) {
         done(arg, 0, &err);
         return;
     }
     u = atoll_alloc(sizeof(*u));
-    *u = (struct undoing){.engine = engine, .from = p->number, .done = done, .arg = arg};
+    *u = (struct undoing){
+        .engine = engine, .from = p->number, .bytes = files->bytes, .done = done, .arg = arg};
     memcpy(u->sandbox_id, s->spec.id, sizeof(u->sandbox_id));
-    atoll_restore_stack(s, stack, "undo", on_restored, u);
+    atoll_restore_stack(s, files->stack, "undo", on_restored, u);
 }
 
 void atoll_histories_done(struct atoll_engine *engine)

@@ -39,6 +39,7 @@ struct atoll_fork_request {
     uint32_t count;
     bool timeout_is_given;
     uint32_t timeout_s; /* of the new sandboxes; not given: as that of the sandbox */
+    bool memory;        /* with its processes: UNIMPLEMENTED, with the reason of its provider */
 };
 /* ids: `count` of them. */
 typedef void atoll_fork_fn(void *arg, const char (*ids)[ATOLL_ID_LEN + 1], size_t count,

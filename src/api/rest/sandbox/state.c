@@ -105,6 +105,7 @@ static const struct atoll_field fork_fields[] = {
     {"count", ATOLL_FIELD_U32, offsetof(struct atoll_fork_request, count), 0, UINT32_MAX, NULL, 0},
     {"timeoutSeconds", ATOLL_FIELD_CEIL, offsetof(struct atoll_fork_request, timeout_s), 0, YEAR_S,
      NULL, 0},
+    {"memory", ATOLL_FIELD_BOOL, offsetof(struct atoll_fork_request, memory), 0, 0, NULL, 0},
     {0},
 };
 
