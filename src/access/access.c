@@ -15,6 +15,7 @@
 
 struct key {
     struct atoll_key_row row;
+    enum atoll_scope scope;
     char hash[2 * SHA256_DIGEST_LENGTH + 1]; /* in hex */
 };
 
@@ -25,11 +26,27 @@ struct atoll_access {
 };
 
 static const char *const scope_names[] = {
-    [ATOLL_SCOPE_PUBLIC] = "public",
-    [ATOLL_SCOPE_READ] = "read",
-    [ATOLL_SCOPE_WRITE] = "write",
-    [ATOLL_SCOPE_ADMIN] = "admin",
+    [ATOLL_SCOPE_PUBLIC] = "public", [ATOLL_SCOPE_READ] = "read",   [ATOLL_SCOPE_TOOLS] = "tools",
+    [ATOLL_SCOPE_WRITE] = "write",   [ATOLL_SCOPE_ADMIN] = "admin",
 };
+
+/* Numbers in the store stay what they are when a scope is added between others. */
+static const uint8_t stored_scopes[] = {
+    [ATOLL_SCOPE_READ] = 1,
+    [ATOLL_SCOPE_WRITE] = 2,
+    [ATOLL_SCOPE_ADMIN] = 3,
+    [ATOLL_SCOPE_TOOLS] = 4,
+};
+
+static int scope_of_stored(uint8_t stored, enum atoll_scope *ret)
+{
+    for (size_t i = ATOLL_SCOPE_READ; i < ATOLL_ARRAY_LEN(stored_scopes); i++)
+        if (stored_scopes[i] == stored) {
+            *ret = (enum atoll_scope)i;
+            return 0;
+        }
+    return -EBADMSG;
+}
 
 const char *atoll_scope_name(enum atoll_scope scope)
 {
@@ -53,7 +70,7 @@ static void view_of(const struct key *key, struct atoll_key_view *ret)
     *ret = (struct atoll_key_view){
         .id = key->row.id,
         .tenant = key->row.tenant,
-        .scope = (enum atoll_scope)key->row.scope,
+        .scope = key->scope,
         .created_unix_ms = key->row.created_unix_ms,
     };
 }
@@ -77,6 +94,11 @@ static int hold(struct atoll_access *access, const struct atoll_key_row *row, st
     if (!key)
         return -ENOMEM;
     key->row = *row;
+    r = scope_of_stored(row->scope, &key->scope);
+    if (r < 0) {
+        free(key);
+        return r;
+    }
     hash_text(row->sha256, key->hash);
     r = atoll_map_put(&access->by_hash, key->hash, key);
     if (r == 0 && (r = atoll_map_put(&access->by_id, key->row.id, key)) < 0)
@@ -90,8 +112,6 @@ static int hold(struct atoll_access *access, const struct atoll_key_row *row, st
 
 static int hold_loaded(void *arg, const struct atoll_key_row *row)
 {
-    if (row->scope < ATOLL_SCOPE_READ || row->scope > ATOLL_SCOPE_ADMIN)
-        return -EBADMSG;
     return hold(arg, row, NULL);
 }
 
@@ -197,7 +217,7 @@ static int check_new(const struct atoll_access *access, const char *tenant, enum
                           tenant);
     if (scope < ATOLL_SCOPE_READ || scope > ATOLL_SCOPE_ADMIN)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "the scope of a key is read, write or admin");
+                          "the scope of a key is read, tools, write or admin");
     if (access->by_id.used >= ATOLL_KEYS_MAX)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
                           "there are %d API keys already, the maximum; remove some first",
@@ -208,12 +228,13 @@ static int check_new(const struct atoll_access *access, const char *tenant, enum
 int atoll_access_add(struct atoll_access *access, const char *key, const char *tenant,
                      enum atoll_scope scope, struct atoll_key_view *ret, struct atoll_error *err)
 {
-    struct atoll_key_row row = {.scope = (uint8_t)scope, .created_unix_ms = atoll_clock_unix_ms()};
+    struct atoll_key_row row = {.created_unix_ms = atoll_clock_unix_ms()};
     struct key *held;
     int r = check_new(access, tenant, scope, err);
 
     if (r < 0)
         return r;
+    row.scope = stored_scopes[scope];
     (void)SHA256((const uint8_t *)key, strlen(key), row.sha256);
     atoll_rand_id(row.id, ATOLL_KEY_ID_LEN);
     (void)snprintf(row.tenant, sizeof(row.tenant), "%s", tenant);

@@ -17,6 +17,7 @@ struct atoll_store;
 enum atoll_scope {
     ATOLL_SCOPE_PUBLIC, /* no key needed */
     ATOLL_SCOPE_READ,
+    ATOLL_SCOPE_TOOLS, /* also calls tools, which the guard may refuse; changes nothing about the guard */
     ATOLL_SCOPE_WRITE,
     ATOLL_SCOPE_ADMIN, /* administers the daemon: keys, templates, all tenants */
 };

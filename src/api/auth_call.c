@@ -220,7 +220,7 @@ void atoll_api_audit(const struct atoll_api_call *call, int status)
         .status = status,
     };
 
-    if (!call->api->config.audit || !call->route || call->route->scope < ATOLL_SCOPE_WRITE)
+    if (!call->api->config.audit || !call->route || call->route->scope < ATOLL_SCOPE_TOOLS)
         return;
     if (call->route->scope == ATOLL_SCOPE_ADMIN && call->route->method == ATOLL_GET)
         return;

@@ -15,7 +15,7 @@ struct create_options {
 static const struct atoll_cli_option create_options[] = {
     {"tenant", 't', ATOLL_CLI_TEXT, offsetof(struct create_options, tenant), "NAME",
      "tenant of the key; created on first use (default: default)", NULL},
-    {"scope", 's', ATOLL_CLI_TEXT, offsetof(struct create_options, scope), "read|write|admin",
+    {"scope", 's', ATOLL_CLI_TEXT, offsetof(struct create_options, scope), "read|tools|write|admin",
      "what the key allows (default: write)", NULL},
     {"e2b", 0, ATOLL_CLI_FLAG, offsetof(struct create_options, e2b), NULL,
      "print the key in the format that E2B's SDKs accept", NULL},
@@ -81,14 +81,16 @@ const struct atoll_cli_verb atoll_cli_key_create = {
     .name = "key create",
     .args = "[OPTION]...",
     .summary = "create an API key and print it once",
-    .help = "The daemon stores only a hash of the key, so it cannot be shown again.\n"
-            "Scopes: read may list and inspect; write may also create, run and destroy, within\n"
-            "its tenant; admin may manage keys, templates and all tenants.\n"
-            "\n"
-            "Examples:\n"
-            "  atoll key create --tenant acme --scope write\n"
-            "  ATOLL_URL=http://host:8000 ATOLL_API_KEY=$key atoll ls\n"
-            "  export E2B_API_KEY=$(atoll key create --e2b)\n",
+    .help =
+        "The daemon stores only a hash of the key, so it cannot be shown again.\n"
+        "Scopes: read may list and inspect; tools may also call tools, by REST and MCP, and is\n"
+        "for agents; write may also create, run and destroy, within its tenant; admin may\n"
+        "manage keys, templates and all tenants.\n"
+        "\n"
+        "Examples:\n"
+        "  atoll key create --tenant acme --scope write\n"
+        "  ATOLL_URL=http://host:8000 ATOLL_API_KEY=$key atoll ls\n"
+        "  export E2B_API_KEY=$(atoll key create --e2b)\n",
     .options = create_options,
     .options_size = sizeof(struct create_options),
     .run = create,

@@ -205,11 +205,12 @@ static json_t *redact_object(const json_t *value, size_t most, unsigned depth)
     {
         if (count++ == ELEMENTS_MAX)
             break;
-        (void)json_object_set_new(copy, name,
-                                  json_is_string(member) &&
-                                          atoll_guard_is_secret_name(name, strlen(name))
-                                      ? json_string(REDACTED)
-                                      : redact(member, most, depth + 1));
+        (void)json_object_set_new(
+            copy, name,
+            (json_is_string(member) || json_is_array(member) || json_is_object(member)) &&
+                    atoll_guard_is_secret_name(name, strlen(name))
+                ? json_string(REDACTED)
+                : redact(member, most, depth + 1));
     }
     return copy;
 }

@@ -98,11 +98,17 @@ static int run_text(struct atoll_shell_parser *ps, const char *text, unsigned de
     return r;
 }
 
-/* sh -c TEXT. Returns 1 if it has no -c. */
+static bool is_input(const char *path)
+{
+    return strcmp(path, "/dev/stdin") == 0 || strcmp(path, "/dev/fd/0") == 0 ||
+           strcmp(path, "/proc/self/fd/0") == 0;
+}
+
+/* sh -c TEXT. Returns 1 if it runs a file. What it reads from its standard input is not known. */
 static int run_shell(struct atoll_shell_parser *ps, const struct atoll_shell_word *words,
                      size_t count, unsigned depth)
 {
-    bool script = false;
+    bool script = false, input = false;
     size_t i = 1;
 
     for (; i < count && (words[i].text[0] == '-' || words[i].text[0] == '+'); i++) {
@@ -116,14 +122,18 @@ static int run_shell(struct atoll_shell_parser *ps, const struct atoll_shell_wor
         }
         if (strcmp(option, "--rcfile") == 0 || strcmp(option, "--init-file") == 0)
             i++;
+        if (strcmp(option, "--version") == 0 || strcmp(option, "--help") == 0)
+            return 1;
         if (option[1] == '-')
             continue;
         script |= strchr(option, 'c') != NULL;
+        input |= strchr(option, 's') != NULL;
         if (option[strlen(option) - 1] == 'o' || option[strlen(option) - 1] == 'O')
             i++;
     }
     if (!script)
-        return i < count && words[i].many ? add_unknown(ps) : 1;
+        return i >= count || input || words[i].many || is_input(words[i].text) ? add_unknown(ps)
+                                                                               : 1;
     if (i >= count || has_hole(&words[i]))
         return add_unknown(ps);
     return run_text(ps, words[i].text, depth);
@@ -278,6 +288,9 @@ static int emit_known(struct atoll_shell_parser *ps, const char *name,
         r = run_runner(ps, runner, words, count, depth);
     else if (strcmp(name, "eval") == 0 || strcmp(name, "watch") == 0)
         r = run_words(ps, words + 1, count - 1, depth);
+    else if ((strcmp(name, "source") == 0 || strcmp(name, ".") == 0) && count > 1 &&
+             is_input(words[1].text))
+        r = add_unknown(ps);
     else if (strcmp(name, "trap") == 0 && count > 1)
         r = run_words(ps, words + 1, 1, depth);
     else if (strcmp(name, "find") == 0)

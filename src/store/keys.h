@@ -14,7 +14,7 @@ struct atoll_store;
 struct atoll_key_row {
     char id[ATOLL_KEY_ID_LEN + 1]; /* random, not derived from the key */
     char tenant[65];
-    uint8_t scope; /* enum atoll_scope */
+    uint8_t scope; /* a number of access/access.c */
     uint8_t sha256[32];
     int64_t created_unix_ms;
 };

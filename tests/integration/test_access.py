@@ -199,8 +199,8 @@ def test_every_route_needs_its_scope(server, keys):
                     assert headers["WWW-Authenticate"].split(" resource_metadata=")[0] == "Bearer", case
                     refusal = without_request_id(body)
                     assert seen.setdefault(protocol_of(route), refusal) == refusal, case
-                elif ("public", "read", "write", "admin").index(scope) > \
-                        {"read": 1, "write": 2, "foreign": 2, "admin": 3}[name]:
+                elif ("public", "read", "tools", "write", "admin").index(scope) > \
+                        {"read": 1, "write": 3, "foreign": 3, "admin": 4}[name]:
                     assert status == 403, case
                 elif name == "foreign" and names_one:
                     assert status == 404 and is_missing(body), case
@@ -222,7 +222,7 @@ def test_a_foreign_id_is_an_unknown_id(server, keys):
     unknown.id, unknown.session = "y" * len(things.id), "z" * len(things.session)
     unknown.exec = things.exec
     for method, route, scope in server.routes():
-        if scope not in ("read", "write") or not names_a_sandbox(route):
+        if scope not in ("read", "tools", "write") or not names_a_sandbox(route):
             continue
         answers = []
         for at in (things, unknown):

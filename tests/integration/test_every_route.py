@@ -164,7 +164,7 @@ def test_route(world, method, path, scope):
     assert entry, "add it to route_table*.py"
     values = entry.given(world) if entry.given else world.values(path)
     values = {"path": "x", "name": "nothing", "template": "nothing", "port": "8000", **values}
-    weaker = {"write": world.reader, "admin": world.mine}.get(scope)
+    weaker = {"tools": world.reader, "write": world.reader, "admin": world.mine}.get(scope)
     strong = world.admin if scope == "admin" else world.mine
     try:
         # What is refused first: it must not touch what the good call needs.

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from daemons import BUILD, running, wait_until
+from listening import listening_daemon
 from mcp_client import Mcp
 from rest import Rest
 
@@ -204,6 +205,10 @@ def test_webhook_changes_arguments_and_rules_see_them(rest, webhook):
     webhook.use(lambda request: {"arguments": {"command": request["arguments"]["command"].replace("A", "B")}})
     assert bash(rest, box, "echo A").json["text"] == "B\n"
     assert calls(rest, box)[0]["arguments"] == {"command": "echo B"}
+    said = Mcp(rest).tool("run_command", command="echo A", sandbox=box)  # by MCP "sandbox" is none of them
+    assert said["content"][0]["text"] == "B\n", said
+    webhook.use(lambda request: {"arguments": {**request["arguments"], "command": "echo C"}})
+    assert Mcp(rest).tool("run_command", command="echo A", sandbox=box)["content"][0]["text"] == "C\n"
     webhook.use(lambda request: {"arguments": {"command": "id"}})
     assert "rule 1" in bash(rest, box, "echo A").error["message"]
     webhook.use(lambda request: {"arguments": {"command": 1}})
@@ -294,6 +299,36 @@ def test_records(rest):
     assert rest.delete(f"/api/sandboxes/{box}").status in (200, 202, 204)
     wait_until(lambda: rest.get(f"/api/sandboxes/{box}/tools/calls").status == 200, 10, lambda: "no records")
     assert [row["id"] for row in calls(rest, box)] == [row["id"] for row in rows]
+
+
+def test_a_key_for_agents():
+    """It calls tools, by REST and MCP; it neither changes the guard nor gets around it."""
+    with listening_daemon() as (daemon, address):
+        rest = Rest(daemon.socket)
+        box = make(rest, {"rules": [{"decision": "ask", "command": "id"}], "askSeconds": 600})
+        made = rest.post("/api/keys", {"tenant": "default", "scope": "tools"})
+        assert made.status == 201 and made.json["scope"] == "tools", made.body
+        daemon.process.kill()  # the key is stored with its scope
+        daemon.process.wait()
+        daemon.start()
+        agent = Rest(address, {"X-API-Key": made.json["key"]})
+        assert bash(agent, box, "echo a").json["text"] == "a\n"
+        assert not Mcp(agent).tool("run_command", command="echo b", sandbox=box)["isError"]
+        assert agent.get(f"/api/sandboxes/{box}/tools/policy").status == 200
+        asking = threading.Thread(target=lambda: quietly(lambda: bash(agent, box, "id")), daemon=True)
+        asking.start()
+        wait_until(lambda: agent.get("/api/approvals").json["approvals"], 20, lambda: "nothing waits")
+        one = agent.get("/api/approvals").json["approvals"][0]["id"]
+        for method, path, body in [("POST", f"/api/approvals/{one}", {"decision": "allow"}),
+                                   ("PUT", f"/api/sandboxes/{box}/tools/policy", {}),
+                                   ("DELETE", f"/api/sandboxes/{box}/tools/policy", None),
+                                   ("PUT", "/api/tools/policy", {}), ("DELETE", "/api/tools/policy", None),
+                                   ("POST", f"/api/sandboxes/{box}/execs", {"cmd": ["id"]}),
+                                   ("POST", "/api/sandboxes", {}), ("POST", "/api/keys", {"tenant": "default", "scope": "write"})]:
+            refused = agent.call(method, path, body)
+            assert refused.status == 403 and "yours has scope tools" in refused.error["message"], (path, refused.body)
+        assert rest.post(f"/api/approvals/{one}", {"decision": "deny"}).status == 200
+        asking.join(20)
 
 
 def test_records_have_no_secrets(rest, guarded):

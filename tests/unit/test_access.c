@@ -68,6 +68,8 @@ static void scopes_have_names(void **state)
     assert_int_equal(scope, ATOLL_SCOPE_READ);
     assert_int_equal(atoll_scope_by_name("admin", &scope), 0);
     assert_int_equal(scope, ATOLL_SCOPE_ADMIN);
+    assert_int_equal(atoll_scope_by_name("tools", &scope), 0);
+    assert_true(scope > ATOLL_SCOPE_READ && scope < ATOLL_SCOPE_WRITE);
     assert_string_equal(atoll_scope_name(ATOLL_SCOPE_WRITE), "write");
     assert_true(atoll_scope_by_name("public", &scope) < 0);
     assert_true(atoll_scope_by_name("", &scope) < 0);

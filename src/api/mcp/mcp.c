@@ -441,9 +441,9 @@ static void post(struct atoll_api_call *call, const uint8_t *body, size_t n)
 
 #define METADATA "/.well-known/oauth-protected-resource"
 static const struct atoll_route rows[] = {
-    {ATOLL_POST, "/mcp", ATOLL_SCOPE_WRITE, ATOLL_BODY_FILES, post, NULL},
-    {ATOLL_GET, "/mcp", ATOLL_SCOPE_WRITE, ATOLL_BODY_NONE, get_stream, NULL},
-    {ATOLL_DELETE, "/mcp", ATOLL_SCOPE_WRITE, ATOLL_BODY_NONE, end_session, NULL},
+    {ATOLL_POST, "/mcp", ATOLL_SCOPE_TOOLS, ATOLL_BODY_FILES, post, NULL},
+    {ATOLL_GET, "/mcp", ATOLL_SCOPE_TOOLS, ATOLL_BODY_NONE, get_stream, NULL},
+    {ATOLL_DELETE, "/mcp", ATOLL_SCOPE_TOOLS, ATOLL_BODY_NONE, end_session, NULL},
     {ATOLL_GET, METADATA, ATOLL_SCOPE_PUBLIC, ATOLL_BODY_NONE, metadata, NULL},
     {ATOLL_GET, METADATA "/mcp", ATOLL_SCOPE_PUBLIC, ATOLL_BODY_NONE, metadata, NULL},
 };

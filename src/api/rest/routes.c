@@ -3,6 +3,7 @@
 #include "network/placeholder.h"
 
 #define READ ATOLL_SCOPE_READ
+#define TOOLS ATOLL_SCOPE_TOOLS
 #define WRITE ATOLL_SCOPE_WRITE
 #define ADMIN ATOLL_SCOPE_ADMIN
 #define NONE ATOLL_BODY_NONE
@@ -126,7 +127,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    "/api/approvals",       READ,  NONE,   atoll_rest_approval_list, "all"},
     {ATOLL_GET,    "/api/approvals/{name}", READ, NONE,   atoll_rest_approval_get, ""},
     {ATOLL_POST,   "/api/approvals/{name}", WRITE, JSON,  atoll_rest_approval_answer, ""},
-    {ATOLL_POST,   BOX "/tools/{name}",    WRITE, ATOLL_BODY_FILES, atoll_rest_tool_call, "map"},
+    {ATOLL_POST,   BOX "/tools/{name}",    TOOLS, ATOLL_BODY_FILES, atoll_rest_tool_call, "map"},
 
     {ATOLL_POST,   BOX "/contexts",        WRITE, JSON,   atoll_rest_context_create, ""},
     {ATOLL_GET,    BOX "/contexts",        READ,  NONE,   atoll_rest_context_list, ""},

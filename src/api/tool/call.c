@@ -132,6 +132,7 @@ struct atoll_tool_call *atoll_tool_start(const struct atoll_tool_request *reques
     };
     (void)snprintf(call->tenant, sizeof(call->tenant), "%s", request->tenant);
     (void)snprintf(call->sandbox_id, sizeof(call->sandbox_id), "%s", request->sandbox_id);
+    (void)json_object_del(call->args, "sandbox"); /* of MCP: it is sandbox_id */
     atoll_tool_guard(call);
     call->starting = false;
     if (!call->finished)

@@ -241,7 +241,6 @@ void atoll_tool_run_registered(struct atoll_tool_call *call)
     char *input = NULL;
     int r;
 
-    (void)json_object_del(call->args, "sandbox");
     r = make_words(object, call->args, &argv, env);
     if (r >= 0)
         r = make_input(object, call->args, &input);

@@ -63,7 +63,8 @@ static int decode(const struct key_fields *fields, const char **ret_tenant,
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "a key needs tenant and scope");
     if (atoll_scope_by_name(fields->scope, ret_scope) < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "scope must be read, write or admin (got \"%.16s\")", fields->scope);
+                          "scope must be read, tools, write or admin (got \"%.16s\")",
+                          fields->scope);
     *ret_tenant = fields->tenant;
     return 0;
 }
