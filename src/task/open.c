@@ -14,7 +14,9 @@
  * that makes one of it. The daemon itself knows no forge.
  */
 #define BODY_MAX ((size_t)64 * 1024)
+#define INSTRUCTION_SHOWN 16000
 #define OUTPUT_SHOWN 8192
+#define CHECK_SHOWN 1000
 #define CHANGES_SHOWN 200
 #define HOOK_TIMEOUT_MS 120000
 #define URL_MAX_BYTES 2000
@@ -44,6 +46,16 @@ static void write_changes(const struct atoll_task *task, struct atoll_buf *out)
         (void)!atoll_buf_appendf(out, "- and %zu more\n", n - CHANGES_SHOWN);
 }
 
+/* Appends the beginning of a text, and no part of a character. */
+static void put_start(struct atoll_buf *out, const char *text, size_t most)
+{
+    size_t n = strnlen(text, most);
+
+    while (n > 0 && text[n] && ((unsigned char)text[n] & 0xc0) == 0x80)
+        n--;
+    (void)!atoll_buf_append(out, text, n);
+}
+
 static void write_body(const struct atoll_task *task, struct atoll_buf *out)
 {
     const char *given = json_string_value(json_object_get(wanted_of(task), "body"));
@@ -52,13 +64,18 @@ static void write_body(const struct atoll_task *task, struct atoll_buf *out)
     if (given) {
         (void)!atoll_buf_appendf(out, "%s\n", given);
     } else {
-        (void)!atoll_buf_appendf(out, "%.16000s\n", atoll_task_text(task, "instruction"));
-        if (*output)
-            (void)!atoll_buf_appendf(out, "\n## What the agent says\n\n%.*s\n", OUTPUT_SHOWN,
-                                     output);
+        put_start(out, atoll_task_text(task, "instruction"), INSTRUCTION_SHOWN);
+        (void)!atoll_buf_appends(out, *output ? "\n\n## What the agent says\n\n" : "\n");
+        if (*output) {
+            put_start(out, output, OUTPUT_SHOWN);
+            (void)!atoll_buf_appends(out, "\n");
+        }
         write_changes(task, out);
-        if (check)
-            (void)!atoll_buf_appendf(out, "\nChecked with `%.1000s`.\n", check);
+        if (check) {
+            (void)!atoll_buf_appends(out, "\nChecked with `");
+            put_start(out, check, CHECK_SHOWN);
+            (void)!atoll_buf_appends(out, "`.\n");
+        }
     }
     (void)!atoll_buf_appendf(out, "\nAtoll-Task: %s\n", task->id);
 }

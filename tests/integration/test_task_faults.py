@@ -248,6 +248,16 @@ def test_a_pull_request(world):
     assert not os.path.exists(given["body_file"])
 
 
+def test_a_pull_request_of_a_long_output(world):
+    """The text is cut between characters: half of one could not be stored."""
+    lines = "printf x; for i in $(seq 600); do for k in 0 1 2 3 4 5 6 7 8 9; do printf '\\303\\251'; done; printf '\\n\\n'; done"
+    task = run(world, f"echo 1 > new; {lines}", branch="long", pullRequest=True,
+               repo={"url": f"http://one.test:{PORT}/private.git", "username": USER, "password": PASSWORD},
+               sandbox={"network": {"mode": "bridge"}})
+    assert task["state"] == "succeeded" and len(task["output"].encode()) > 8192, task
+    assert "é\n" in task["pull_request"]["body"] and world.rest.call("GET", f"/api/tasks/{task['id']}").json["branch"] == "long"
+
+
 def test_a_runtime_is_chosen(world):
     task = run(world, "python3 -c 'print(1)'", type="data", requirements=["python"], resources={"memoryMB": 256})
     assert task["state"] == "succeeded" and task["runtime"]["name"] == "python", task
