@@ -74,6 +74,25 @@ def test_cancel_and_concurrency(rest):
     assert swarm["state"] == "canceled" and states(swarm) == {"0": "canceled", "1": "skipped"}
 
 
+def test_the_report(rest):
+    swarm = run(rest, task("echo one > a.txt; echo said", capturePatterns=["*.txt"]), task("echo two > b.txt", captureFiles=True))
+    first, second = (member["task"] for member in swarm["members"])
+    assert first["output"] == "said\n" and [file["content"] for file in first["files"]] == ["one\n"], swarm
+    assert [file["content"] for file in second["files"] if file["path"] == "b.txt"] == ["two\n"], swarm
+    for name in ("wall_seconds", "cpu_seconds"):
+        assert swarm["usage"][name] == pytest.approx(first["usage"][name] + second["usage"][name]), swarm
+    assert swarm["usage"]["input_tokens"] == 0
+
+
+def test_contents_have_a_limit_together(rest):
+    """More than four MiB of captured files: all are named, and some have no content."""
+    make = "for i in $(seq 10); do head -c 60000 /dev/zero | tr '\\0' x > $i.txt; done"
+    swarm = run(rest, *(task(make, capturePatterns=["*.txt"]) for _ in range(8)))
+    files = [file for member in swarm["members"] for file in member["task"]["files"]]
+    assert len(files) == 80
+    assert 60 < sum("content" in file for file in files) <= (4 << 20) // 60000
+
+
 def test_many_members_with_variables(rest):
     swarm = run(rest, *(task("true", env={"A": "1"}, capturePatterns=["*"]) for _ in range(20)))
     assert swarm["state"] == "succeeded", swarm

@@ -43,7 +43,7 @@ void atoll_rest_agent_list(struct atoll_api_call *call, const uint8_t *body ATOL
     atoll_json_open(&out, NULL, '{');
     atoll_json_open(&out, "agents", '[');
     while (next_active(call, &view))
-        atoll_view_task(&out, NULL, call->engine, &view, false);
+        atoll_view_task(&out, NULL, call->engine, &view, NULL);
     atoll_json_close(&out, ']');
     atoll_json_close(&out, '}');
     atoll_api_reply(call, 200, &out);

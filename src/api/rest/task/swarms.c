@@ -12,6 +12,8 @@
 #include "network/placeholder.h"
 #include "task/swarm.h"
 
+#define MEMBERS_FILES_MAX (4 * ATOLL_VIEW_FILES_MAX) /* of all members together */
+
 static struct atoll_swarms *swarms_of(const struct atoll_api_call *call)
 {
     return call->api->config.swarms;
@@ -38,8 +40,32 @@ static void view_json(struct atoll_json_out *out, const char *key, const json_t 
     free(text);
 }
 
+/* Sums over the members. */
+static const char *const figures[] = {"wall_seconds", "cpu_seconds",   "network_bytes",
+                                      "input_tokens", "output_tokens", "cost_usd"};
+struct totals {
+    double sums[ATOLL_ARRAY_LEN(figures)];
+    size_t room; /* for contents of files */
+};
+
+static void add_usage(struct totals *totals, const json_t *usage)
+{
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(figures); i++)
+        totals->sums[i] += json_number_value(json_object_get(usage, figures[i]));
+}
+
+static void view_usage(struct atoll_json_out *out, const struct totals *totals)
+{
+    json_t *usage = json_object();
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(figures); i++)
+        (void)json_object_set_new(usage, figures[i], json_real(totals->sums[i]));
+    view_json(out, "usage", usage);
+    json_decref(usage);
+}
+
 static void view_member(struct atoll_json_out *out, const struct atoll_api_call *call,
-                        const json_t *member)
+                        const json_t *member, struct totals *totals)
 {
     static const char *const names[] = {"name", "state", "task_id", "error"};
     const char *id = json_string_value(json_object_get(member, "task_id"));
@@ -50,8 +76,10 @@ static void view_member(struct atoll_json_out *out, const struct atoll_api_call 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++)
         if (json_object_get(member, names[i]))
             view_json(out, names[i], json_object_get(member, names[i]));
-    if (id && atoll_tasks_find(call->api->config.tasks, NULL, id, &view, &error) == 0)
-        atoll_view_task(out, "task", call->engine, &view, true);
+    if (id && atoll_tasks_find(call->api->config.tasks, NULL, id, &view, &error) == 0) {
+        atoll_view_task(out, "task", call->engine, &view, &totals->room);
+        add_usage(totals, json_object_get(view.facts, "usage"));
+    }
     atoll_json_close(out, '}');
 }
 
@@ -59,6 +87,8 @@ static void view_member(struct atoll_json_out *out, const struct atoll_api_call 
 static void view_swarm(struct atoll_json_out *out, const struct atoll_api_call *call,
                        const struct atoll_swarm_view *view, bool whole)
 {
+    struct totals totals = {.room = MEMBERS_FILES_MAX};
+
     atoll_json_open(out, NULL, '{');
     atoll_json_text(out, "id", view->id);
     atoll_json_text(out, "tenant", view->tenant);
@@ -70,8 +100,9 @@ static void view_swarm(struct atoll_json_out *out, const struct atoll_api_call *
     if (whole) {
         atoll_json_open(out, "members", '[');
         for (size_t i = 0; i < json_array_size(view->members); i++)
-            view_member(out, call, json_array_get(view->members, i));
+            view_member(out, call, json_array_get(view->members, i), &totals);
         atoll_json_close(out, ']');
+        view_usage(out, &totals);
         view_json(out, "memory", view->memory);
     } else {
         view_json(out, "members", view->members);

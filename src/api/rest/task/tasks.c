@@ -36,6 +36,7 @@ int atoll_rest_task_find(struct atoll_api_call *call, struct atoll_task_view *re
 
 static void reply_view(struct atoll_api_call *call, int status, const char *id)
 {
+    size_t room = ATOLL_VIEW_FILES_MAX;
     struct atoll_task_view view;
     struct atoll_error error;
     struct atoll_buf buf;
@@ -44,7 +45,7 @@ static void reply_view(struct atoll_api_call *call, int status, const char *id)
 
     if (!atoll_api_reply_begin(call, r < 0 ? &error : NULL, &buf, &out))
         return;
-    atoll_view_task(&out, NULL, call->engine, &view, true);
+    atoll_view_task(&out, NULL, call->engine, &view, &room);
     atoll_api_reply(call, status, &out);
 }
 
@@ -170,7 +171,7 @@ void atoll_rest_task_list(struct atoll_api_call *call, const uint8_t *body ATOLL
                                            view.created_unix_ms, view.id, &view)) {
         if ((state && view.state != wanted) || !is_listed(call, &view))
             continue;
-        atoll_view_task(&out, NULL, call->engine, &view, false);
+        atoll_view_task(&out, NULL, call->engine, &view, NULL);
         limit--;
     }
     atoll_json_close(&out, ']');

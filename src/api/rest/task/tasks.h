@@ -15,6 +15,8 @@ int atoll_rest_task_check(struct atoll_body *body, json_t *object, const char *w
 int atoll_rest_task_check_budget(const json_t *budget, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Starts the task that a parsed body asks for, and answers the call. */
 void atoll_rest_task_begin(struct atoll_api_call *call, struct atoll_body *body);
-/* whole: with what takes room, such as the content of files. */
+#define ATOLL_VIEW_FILES_MAX ((size_t)1024 * 1024) /* of contents of files in an answer */
+/* room: with what takes room, and with contents of files of at most so many bytes, which are taken from it.
+ * NULL: without. */
 void atoll_view_task(struct atoll_json_out *out, const char *key, struct atoll_engine *engine,
-                     const struct atoll_task_view *view, bool whole);
+                     const struct atoll_task_view *view, size_t *room);

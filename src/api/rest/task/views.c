@@ -6,8 +6,7 @@
 #include "engine/artifact/artifacts.h"
 #include "engine/json_memory.h"
 
-#define FILE_MAX ((size_t)64 * 1024)    /* a larger one is only named */
-#define FILES_MAX ((size_t)1024 * 1024) /* all contents together */
+#define FILE_MAX ((size_t)64 * 1024) /* a larger one is only named */
 
 static void view_json(struct atoll_json_out *out, const char *key, const json_t *value)
 {
@@ -66,7 +65,7 @@ struct files {
     struct atoll_engine *engine;
     const char *sandbox_id;
     const char *patch; /* its path, or "" */
-    size_t left;
+    size_t *room;
 };
 
 static void view_content(const struct files *f, const char *key, const struct atoll_artifact *file)
@@ -96,8 +95,8 @@ static void view_file(void *arg, const struct atoll_artifact *file)
     atoll_json_open(f->out, NULL, '{');
     atoll_json_text(f->out, "path", file->path);
     atoll_json_u64(f->out, "size_bytes", file->size_bytes);
-    if (file->size_bytes <= FILE_MAX && file->size_bytes <= f->left) {
-        f->left -= (size_t)file->size_bytes;
+    if (file->size_bytes <= FILE_MAX && file->size_bytes <= *f->room) {
+        *f->room -= (size_t)file->size_bytes;
         view_content(f, "content", file);
     }
     atoll_json_close(f->out, '}');
@@ -107,15 +106,18 @@ static void view_diff(void *arg, const struct atoll_artifact *file)
 {
     const struct files *f = arg;
 
-    if (strcmp(file->path, f->patch) == 0 && file->size_bytes <= FILE_MAX)
-        view_content(f, "diff", file);
+    if (strcmp(file->path, f->patch) != 0 || file->size_bytes > FILE_MAX)
+        return;
+    view_content(f, "diff", file);
+    *f->room -= ATOLL_MIN((size_t)file->size_bytes, *f->room);
 }
 
-static void view_files(struct atoll_json_out *out, struct atoll_engine *engine, const json_t *facts)
+static void view_files(struct atoll_json_out *out, struct atoll_engine *engine, const json_t *facts,
+                       size_t *room)
 {
     const char *id = json_string_value(json_object_get(facts, "sandbox_id"));
     const char *patch = json_string_value(json_object_get(facts, "patch"));
-    struct files f = {out, engine, id, patch ? patch : "", FILES_MAX};
+    struct files f = {out, engine, id, patch ? patch : "", room};
     struct atoll_artifacts_view kept;
     struct atoll_error error;
 
@@ -130,7 +132,7 @@ static void view_files(struct atoll_json_out *out, struct atoll_engine *engine, 
 }
 
 void atoll_view_task(struct atoll_json_out *out, const char *key, struct atoll_engine *engine,
-                     const struct atoll_task_view *view, bool whole)
+                     const struct atoll_task_view *view, size_t *room)
 {
     atoll_json_open(out, key, '{');
     atoll_json_text(out, "id", view->id);
@@ -145,9 +147,9 @@ void atoll_view_task(struct atoll_json_out *out, const char *key, struct atoll_e
     atoll_json_u64(out, "log_bytes", view->log_bytes);
     atoll_json_bool(out, "wants_source", view->wants_source);
     view_request(out, view->request);
-    view_facts(out, view->facts, whole);
-    if (whole)
-        view_files(out, engine, view->facts);
+    view_facts(out, view->facts, room != NULL);
+    if (room)
+        view_files(out, engine, view->facts, room);
     if (view->error->kind != ATOLL_ERR_NONE) {
         atoll_json_open(out, "error", '{');
         atoll_json_text(out, "code", atoll_error_kind_name(view->error->kind));
