@@ -65,6 +65,7 @@ TARGETS = (
     Target("200 templates on one / its bytes", ("figure", "shared", "ratio", 1), 1.1, True),
     Target("tool Bash / exec of the same", ("figure", "tools", "bash_ratio", 1), 1.5, True),
     Target("tool by MCP / by REST", ("figure", "tools", "mcp_ratio", 1), 2, True),
+    Target("task, clone to push / a script", ("figure", "tasks", "ratio", 1), 1.3, True),
     Target("create with modules / plain, of the pool", ("figure", "warm", "ratio", 1), 1.5, True),
     Target("buildah / build of ten steps", ("figure", "builders", "buildah_ratio", 1), 1, False),
     Target("docker build / the same", ("figure", "builders", "docker_ratio", 1), 1, False),
@@ -189,6 +190,9 @@ def template_lines(scale: dict) -> list:
         t = scale["tools"]
         lines.append(f"exec {t['exec_ms']:.2f} ms, tool Bash {t['bash_ms']:.2f} ms, with 20 rules {t['policed_ms']:.2f} ms, "
                      f"by MCP {t['mcp_ms']:.2f} ms")
+    if "tasks" in scale:
+        t = scale["tasks"]
+        lines.append(f"clone to push, as a task    {t['ms']['task']:.0f} ms, by a script {t['ms']['script']:.0f} ms")
     if "warm" in scale:
         w = scale["warm"]
         lines.append(f"{w['count']} with {w['modules']} of the pool   {w['warm_ms']:.0f} ms, plain ones {w['plain_ms']:.0f} ms; "

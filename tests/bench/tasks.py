@@ -109,7 +109,13 @@ class Bench:
         return took
 
 
-def measure_tasks(directory: Path, stack, rounds: int) -> dict:
+def measure_tasks(fleet, rounds: int) -> dict:
+    directory = fleet.tmp / "tasks"
+    directory.mkdir()
+    return measure_in(directory, fleet.stack, rounds)
+
+
+def measure_in(directory: Path, stack, rounds: int) -> dict:
     """In turns."""
     address, port = own_address(), helpers.free_port()
     make_repository(directory)
@@ -136,7 +142,7 @@ def measure_tasks(directory: Path, stack, rounds: int) -> dict:
 def main() -> int:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 15
     with tempfile.TemporaryDirectory(prefix="atoll-bench-tasks-") as directory, contextlib.ExitStack() as stack:
-        found = measure_tasks(Path(directory), stack, rounds)
+        found = measure_in(Path(directory), stack, rounds)
     print(json.dumps(found, indent=1))
     return 0 if found["ratio"] <= MOST else 1
 
