@@ -1,7 +1,10 @@
 """What clients of Daytona change while a sandbox exists: its size and its environment."""
 
+import os
+import signal
+
 import pytest
-from daemons import wait_until
+from daemons import cgroups, wait_until
 from rest import Rest
 from resting import kill_daemon, mortal_daemon
 
@@ -141,3 +144,31 @@ def test_a_full_disk_is_recovered(control, make):
     # The space of removed files is free a little later on some disks.
     wait_until(lambda: run(control, name, "cd; rm -f big more; echo back >file && cat file") == "back",
                30, lambda: "the disk stays full")
+
+
+def test_a_full_disk_whose_processes_died_is_recovered(control, make):
+    """Lists find it, it says why it stopped, and recover() starts it with the space it had."""
+    name = make(disk=1)
+    path = f"/daytona/sandbox/{name}"
+
+    def shown():
+        return control.get(path).json
+
+    run(control, name, "cd; echo data > kept; sync kept; dd if=/dev/zero of=big bs=1M count=4000")
+    assert not shown()["recoverable"]
+    assert control.post(f"{path}/recover").status == 400
+    pids = [int(pid) for each in cgroups() if each.name == name
+            for pid in (each / "cgroup.procs").read_text().split()]
+    os.kill(min(pids), signal.SIGKILL)
+    wait_until(lambda: shown()["state"] == "stopped", 30, shown)
+    assert shown()["recoverable"] and "signal 9" in shown()["errorReason"]
+    listed = control.get("/daytona/sandbox", isRecoverable="true").json["items"]
+    assert [each["id"] for each in listed] == [name]
+    assert control.post(f"{path}/recover?skipStart=true").json["state"] == "stopped"
+    assert control.post(f"{path}/recover").status == 200
+    wait_until(lambda: shown()["state"] == "started", 30, shown)
+    assert not shown()["recoverable"] and "errorReason" not in shown()
+    assert run(control, name, "cd; rm big; cat kept") == "data"
+    assert control.post(f"{path}/stop").status == 200
+    assert not shown()["recoverable"]
+    assert control.post(f"{path}/recover").status == 400

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 from daemons import wait_until
-from test_daytona_process import Box, refused
+from test_daytona_process import Box, follow, refused
 
 
 @pytest.fixture
@@ -129,6 +129,18 @@ def test_changes_are_watched(box):
         while seen[-1]["name"] != "watched":
             seen.append(json.loads(socket.recv()[1]))
         assert seen[-1]["type"] == "create"
+
+
+def test_changes_below_a_directory_are_events(box):
+    box.run("mkdir -p top/deep")
+    with follow(box, "/files/watch?path=top&recursive=true") as stream:
+        box.run("echo x > top/deep/f; rm top/deep/f")
+        seen = []
+        while ("remove", "deep/f") not in seen:
+            event, data = next(stream)
+            assert event == data["type"]
+            seen.append((event, data["name"]))
+    assert ("create", "deep/f") in seen
 
 
 def test_ports_that_are_listened_on(box):

@@ -1,6 +1,7 @@
 """Processes of Daytona's toolbox: execute, code-run, sessions and their logs, terminals, contexts."""
 
 import base64
+import contextlib
 import http.client
 import json
 import select
@@ -111,6 +112,14 @@ def test_output_before_a_timeout_is_in_the_error(box):
     answer = box.call("POST", "/process/execute", {"command": "echo begun; sleep 60", "timeout": 1})
     assert refused(answer, 408, "PROCESS_EXECUTION_TIMEOUT") == "command execution timeout"
     assert answer.json["result"] == "begun\n"
+
+
+def test_output_before_a_timeout_is_bounded(box):
+    answer = box.call("POST", "/process/execute",
+                      {"command": "head -c 6000000 /dev/zero | tr '\\0' x; sleep 60", "timeout": 3})
+    refused(answer, 408, "PROCESS_EXECUTION_TIMEOUT")
+    assert answer.json["truncated"] is True
+    assert answer.json["result"] == answer.json["stdout"] == "x" * (4 * 1024 * 1024)
 
 
 def test_long_output_is_cut_and_said_so(box):
@@ -418,6 +427,27 @@ def events(box, path):
     return [(block["event"], json.loads(block["data"])) for block in blocks if "event" in block]
 
 
+@contextlib.contextmanager
+def follow(box, path):
+    """The same of a stream that goes on: an iterator, which ends with the stream."""
+    connection = box.rest.connection()
+    connection.request("GET", box.base + path, headers={"Accept": "text/event-stream"})
+    response = connection.getresponse()
+    assert response.status == 200
+
+    def read():
+        event = None
+        for line in response:
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            if name == "event":
+                event = value
+            elif name == "data":
+                yield event, json.loads(value)
+
+    yield read()
+    connection.close()
+
+
 def test_a_process_is_found_again_with_all_of_its_output(box):
     made = box.ok("POST", "/processes", {"shellCommand": "echo a; echo b >&2; read x; echo $x; exit 3",
                                          "stdin": "pipe", "name": "job", "env": {"E": "1"}}, 201)
@@ -441,6 +471,20 @@ def test_a_process_is_found_again_with_all_of_its_output(box):
     assert base64.b64decode(seen[-3][1]["data"]) == "ä\n".encode()
     box.ok("DELETE", path, None, 204)
     assert refused(box.call("GET", path), 404, "PROCESS_NOT_FOUND")
+
+
+def test_a_process_that_runs_is_followed_from_a_cursor_on(box):
+    """The client of the first stream goes away; the second one begins behind what that one read."""
+    made = box.ok("POST", "/processes", {"shellCommand": "echo a; read x; echo $x", "stdin": "pipe"}, 201)
+    path = f"/processes/{made['id']}"
+    with follow(box, path + "/logs?follow=true") as stream:
+        name, first = next(stream)
+        assert name == "log" and first["data"] == "a\n"
+    with follow(box, f"{path}/logs?follow=true&cursor={first['cursor']}") as stream:
+        box.ok("POST", path + "/stdin", {"data": "b\n"}, 204)
+        seen = list(stream)
+    assert [name for name, _ in seen] == ["log", "state", "eof"]
+    assert seen[0][1]["data"] == "b\n" and seen[1][1]["exitCode"] == 0
 
 
 def test_a_signal_escalates(box):

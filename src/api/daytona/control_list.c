@@ -238,7 +238,7 @@ static bool is_wanted(const struct query *q, const struct atoll_sandbox_view *v,
                       const json_t *facts)
 {
     const char *state = atoll_daytona_state(v, facts);
-    bool recoverable = v->state == ATOLL_SANDBOX_FAILED && v->options.lifetime.persistent;
+    bool recoverable = atoll_daytona_is_recoverable(v);
 
     if (strcmp(state, "destroyed") == 0)
         return false;

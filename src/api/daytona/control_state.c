@@ -276,8 +276,12 @@ void atoll_daytona_recover(struct atoll_api_call *call, const uint8_t *body ATOL
         return;
     if (atoll_api_query_flag(call, "skipStart", &skip, &error) < 0)
         atoll_api_fail(call, &error);
-    else if (!is(state, "error") || !v.options.lifetime.persistent)
+    else if (!atoll_daytona_is_recoverable(&v))
         atoll_daytona_refuse(call, 400, NULL, "Sandbox is not in error state");
+    else if (v.state == ATOLL_SANDBOX_STOPPED && skip)
+        atoll_daytona_reply_sandbox(call, 200, v.id);
+    else if (v.state == ATOLL_SANDBOX_STOPPED)
+        begin_start(call);
     else
         atoll_engine_stop(call->engine, v.id, ATOLL_DAYTONA_WHO,
                           skip ? atoll_daytona_done : recovered, call);

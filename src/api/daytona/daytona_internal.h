@@ -74,6 +74,8 @@ int atoll_daytona_change(struct atoll_engine *engine, const char *id, const char
 
 /* "started", "stopped" … */
 const char *atoll_daytona_state(const struct atoll_sandbox_view *view, const json_t *facts);
+/* Whether its processes died and its disk is there. */
+bool atoll_daytona_is_recoverable(const struct atoll_sandbox_view *view);
 enum atoll_daytona_detail {
     ATOLL_DAYTONA_ITEM, /* of a list */
     ATOLL_DAYTONA_FULL, /* without values of environment variables, which can be secrets */

@@ -46,6 +46,13 @@ const char *atoll_daytona_state(const struct atoll_sandbox_view *v, const json_t
     return "unknown";
 }
 
+bool atoll_daytona_is_recoverable(const struct atoll_sandbox_view *v)
+{
+    bool died = v->state == ATOLL_SANDBOX_STOPPED && v->cause && *v->cause;
+
+    return v->options.lifetime.persistent && (died || v->state == ATOLL_SANDBOX_FAILED);
+}
+
 static const char *desired_of(const char *state)
 {
     static const struct {
@@ -126,10 +133,10 @@ static void view_life(struct atoll_json_out *out, const struct atoll_sandbox_vie
     atoll_json_text(out, "state", state);
     atoll_json_text(out, "desiredState", desired_of(state));
     if (v->cause && *v->cause &&
-        (v->state == ATOLL_SANDBOX_FAILED || v->state == ATOLL_SANDBOX_CREATING))
+        (v->state == ATOLL_SANDBOX_FAILED || v->state == ATOLL_SANDBOX_STOPPED ||
+         v->state == ATOLL_SANDBOX_CREATING))
         atoll_json_text(out, "errorReason", v->cause);
-    atoll_json_bool(out, "recoverable",
-                    v->state == ATOLL_SANDBOX_FAILED && v->options.lifetime.persistent);
+    atoll_json_bool(out, "recoverable", atoll_daytona_is_recoverable(v));
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++)
         atoll_json_i64(out, names[i], atoll_daytona_fact_number(facts, names[i], 0));
     if (destroy_at)
