@@ -9,6 +9,7 @@
 #include "cli/child.h"
 #include "cli/collection.h"
 #include "cli/print.h"
+#include "cli/zstd.h"
 #include "image/tar_index.h"
 
 /* Unpacking and indexing a large tar takes the daemon a while after the last byte. */
@@ -179,6 +180,21 @@ static bool has_images(int fd)
     return found;
 }
 
+/* A compressed root file system is decompressed where it is unpacked, an archive of images here. */
+static int import_zstd(struct atoll_cli *cli, const char *name, char *path, int *fd,
+                       struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int plain = ATOLL_NO_FD;
+    int r = atoll_cli_nameless_file(&plain, err);
+
+    if (r == 0)
+        r = atoll_cli_decompress(path, plain, err);
+    if (r < 0)
+        return r;
+    return has_images(plain) ? send_image(cli, name, read_fd, &plain, err)
+                             : atoll_cli_template_send(cli, name, read_fd, fd, err);
+}
+
 static int import(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
                   char **argv, struct atoll_error *err)
 {
@@ -201,6 +217,8 @@ static int import(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int a
         return import_directory(cli, argv[0], argv[1], err);
     if (S_ISREG(st.st_mode) && has_images(fd))
         return send_image(cli, argv[0], read_fd, &fd, err);
+    if (S_ISREG(st.st_mode) && atoll_cli_is_zstd(fd))
+        return import_zstd(cli, argv[0], argv[1], &fd, err);
     return atoll_cli_template_send(cli, argv[0], read_fd, &fd, err);
 }
 
@@ -221,7 +239,8 @@ const struct atoll_cli_verb atoll_cli_template_import = {
     .summary = "create a template from a root file system or an image",
     .help = "A directory is packed with tar; run as root to keep file owners. A tarball may\n"
             "be plain or compressed (gzip, xz, zstd); - reads one from standard input. What\n"
-            "`docker save` writes and OCI layouts (tar files) are images, with their config;\n"
+            "`docker save` writes and OCI layouts (tar files) are images, with their config,\n"
+            "as is what `atoll template save` writes, also to .tar.zst;\n"
             "docker:IMAGE is an image of the local Docker engine.\n"
             "\n"
             "Examples:\n"

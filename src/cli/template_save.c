@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/fd.h"
 #include "base/text.h"
@@ -10,6 +11,7 @@
 #include "cli/progress.h"
 #include "cli/save.h"
 #include "cli/template.h"
+#include "cli/zstd.h"
 
 struct push_options {
     struct atoll_cli_common common;
@@ -118,6 +120,29 @@ static int fetch(void *arg, int fd, struct atoll_error *err)
     return s->error < 0 ? atoll_fail_errno(err, -s->error, "writing") : r;
 }
 
+static int fetch_compressed(void *arg, int fd, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int plain = ATOLL_NO_FD;
+    struct saving *s = arg;
+    struct stat st;
+    int r = atoll_cli_nameless_file(&plain, err);
+
+    if (r == 0)
+        r = fetch(s, plain, err);
+    if (r == 0)
+        r = atoll_cli_compress(plain, fd, err);
+    if (r == 0 && fstat(fd, &st) == 0)
+        s->bytes = (uint64_t)st.st_size;
+    return r;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), k = strlen(end);
+
+    return n > k && strcmp(text + n - k, end) == 0;
+}
+
 static int save(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED, char **argv,
                 struct atoll_error *err)
 {
@@ -134,7 +159,8 @@ static int save(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSE
     if (r == 0 && strcmp(o->output, "-") == 0)
         return fetch(&s, STDOUT_FILENO, err);
     if (r == 0)
-        r = atoll_cli_save_file(AT_FDCWD, o->output, 0644, fetch, &s, err);
+        r = atoll_cli_save_file(AT_FDCWD, o->output, 0644,
+                                ends_with(o->output, ".zst") ? fetch_compressed : fetch, &s, err);
     if (r < 0)
         return r;
     if (cli->json) {
@@ -156,6 +182,7 @@ const struct atoll_cli_verb atoll_cli_template_save = {
             "\n"
             "Examples:\n"
             "  atoll template save app:1 -o app.tar\n"
+            "  atoll template save app:1 -o app.tar.zst     compressed with the program zstd\n"
             "  atoll template save app -o - | docker load\n",
     .options = save_options,
     .options_size = sizeof(struct save_options),

@@ -87,6 +87,27 @@ def test_an_archive_is_read_by_others(daemon, pulled, expected, tmp_path):
     assert listed["RepoTags"] == [pulled] and len(listed["Layers"]) == 3
 
 
+def test_a_snapshot_is_a_compressed_file_and_comes_back(daemon, pulled, tmp_path):
+    box = daemon.atoll("create", "--image", pulled, check=True).stdout.strip()
+    daemon.atoll("exec", box, "--user", "root", "--", "sh", "-c", "echo new >/opt/note", check=True)
+    daemon.atoll("snapshot", box, "kept", check=True)
+    daemon.atoll("rm", box, check=True)
+    file = tmp_path / "kept.tar.zst"
+    said = daemon.atoll("template", "save", "kept", "-o", str(file), "--json", check=True)
+    assert json.loads(said.stdout)["bytes"] == file.stat().st_size
+    assert file.read_bytes()[:4] == b"\x28\xb5\x2f\xfd"
+    daemon.atoll("template", "import", "back", str(file), check=True)
+    said = daemon.atoll("run", "--template", "back", "--", "cat", "/opt/note", "/opt/a/file", check=True)
+    assert said.stdout == "new\nsecond"
+
+
+def test_a_compressed_root_file_system_is_none(daemon, tmp_path):
+    (tmp_path / "root.tar").write_bytes(oci_images.busybox())
+    subprocess.run(["zstd", "-q", tmp_path / "root.tar"], check=True)
+    daemon.atoll("template", "import", "packed", str(tmp_path / "root.tar.zst"), check=True)
+    assert daemon.atoll("run", "--template", "packed", "--", "/bin/echo", "here", check=True).stdout == "here\n"
+
+
 def test_a_template_of_a_tarball_is_an_image(daemon, registry, tmp_path):
     (tmp_path / "root.tar").write_bytes(oci_images.busybox())
     daemon.atoll("template", "import", "exported", str(tmp_path / "root.tar"), check=True)

@@ -312,6 +312,49 @@ def test_forks_of_sandboxes_that_have_just_been_made(mortal):
         box.destroy()
 
 
+def test_a_sandbox_that_is_ending_is_not_forked(mortal):
+    """It is 409 until it is gone, and 404 then."""
+    box = Box(mortal.rest)
+    need_snapshots(box.rest)
+    spawn = spawn_pid(mortal)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        os.kill(spawn, signal.SIGSTOP)
+        try:
+            destroyed = pool.submit(box.destroy)
+            wait_until(lambda: box.state != "running", 20, lambda: box.view)
+            answers = [box.post(verb, {}) for verb in ("fork", "snapshots")]
+        finally:
+            os.kill(spawn, signal.SIGCONT)
+        assert destroyed.result() == 204
+    for answer in answers:
+        assert answer.status == 409, answer.body
+        assert f"sandbox {box.id} is " in answer.json["error"]["message"], answer.body
+    assert [box.post(verb, {}).status for verb in ("fork", "snapshots")] == [404, 404]
+    assert not layers(mortal)
+
+
+def test_a_sandbox_that_is_destroyed_while_it_is_forked(mortal):
+    """The destroy does not wait; the fork is refused, and leaves nothing."""
+    box = Box(mortal.rest)
+    need_snapshots(box.rest)
+    spawn = spawn_pid(mortal)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        os.kill(spawn, signal.SIGSTOP)
+        try:
+            forks = [pool.submit(box.post, "fork", {}) for _ in range(2)]
+            wait_until(lambda: any(one.done() for one in forks), 20, lambda: box.view)  # then the other one is in progress
+            destroyed = pool.submit(box.destroy)
+            wait_until(lambda: box.state != "running", 20, lambda: box.view)
+        finally:
+            os.kill(spawn, signal.SIGCONT)
+        assert destroyed.result() == 204
+        answers = [one.result() for one in forks]
+    for answer in answers:
+        assert answer.status == 409, answer.body
+    assert mortal.rest.get("/api/sandboxes").json["sandboxes"] == []
+    wait_until(lambda: not layers(mortal), 20, lambda: layers(mortal))
+
+
 def test_a_fork_of_a_fork(mortal, box):
     box.out(f"echo 1 > {NOTE}")
     first = fork(box)[0]["id"]
