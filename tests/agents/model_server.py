@@ -9,6 +9,7 @@ COMMAND = "printf 'written by the agent\\n' > note.txt"
 WORDS = "The note is written."
 TEXT = {"text": "written by the agent"}  # for a tool whose name ends with NOTE, instead of the command
 NOTE = "__note"
+OF_MCP = "mcp__box__Bash"  # Bash of examples/tools/mcp_proxy.py, as the server "box"
 
 
 def anthropic_events(body):
@@ -20,7 +21,7 @@ def anthropic_events(body):
              "stop_reason": None, "usage": {"input_tokens": 10, "output_tokens": 1}}
     yield "message_start", {"type": "message_start", "message": start}
     note = next((tool for tool in tools if tool.endswith(NOTE)), None)
-    tool = note or next((name for name in ("Bash", "bash") if name in tools), None)
+    tool = note or next((name for name in ("Bash", "bash", OF_MCP) if name in tools), None)
     if tool and not answered:
         block = {"type": "tool_use", "id": "toolu_1", "name": tool, "input": {}}
         given = TEXT if note else {"command": COMMAND, "description": "x"}

@@ -1,5 +1,5 @@
-"""Agents that run outside, and whose tools work in a sandbox: Claude Code with the hook of examples/tools, and
-the MCP proxy there."""
+"""Agents that run outside, and whose tools work in a sandbox: Claude Code and the Claude Agent SDK, each with the
+hook of examples/tools and with the MCP proxy there."""
 
 import json
 import os
@@ -20,15 +20,20 @@ from model_server import COMMAND, WORDS, ModelServer  # noqa: E402
 from rest import Rest  # noqa: E402
 
 TOOLS = ROOT / "examples" / "tools"
+# `make test` has the agent that test_agents.py has there; `make test-all` has the SDK, too.
+ONE = os.environ.get("ATOLL_AGENTS") == "one"
+PACKAGES = HERE / "one" if ONE else HERE
+PROGRAM = "@anthropic-ai/claude-code-linux-x64/claude"
+with_sdk = pytest.mark.skipif(ONE, reason="`make test-all` has the Agent SDK")
 
 
 @pytest.fixture(scope="module")
 def modules():
     try:
-        install_packages(HERE)
+        install_packages(PACKAGES)
     except Unavailable as e:
         pytest.skip(str(e))
-    return HERE / "node_modules"
+    return PACKAGES / "node_modules"
 
 
 @pytest.fixture(scope="module")
@@ -66,11 +71,21 @@ def settings(tmp_path):
 
 
 def claude(modules, world, *arguments):
-    program = modules / "@anthropic-ai/claude-code-linux-x64/claude"
-    done = subprocess.run([program, "-p", "Write a note.", "--model", "test", *arguments], cwd=world["repo"],
+    done = subprocess.run([modules / PROGRAM, "-p", "Write a note.", "--model", "test", *arguments], cwd=world["repo"],
                           env=world["env"], capture_output=True, text=True, check=False, timeout=120,
                           stdin=subprocess.DEVNULL)
     assert done.returncode == 0 and WORDS in done.stdout, (done.stdout[-2000:], done.stderr[-2000:])
+
+
+def sdk(modules, world, *arguments):
+    env = {**world["env"], "CLAUDE": str(modules / PROGRAM)}
+    done = subprocess.run(["node", HERE / "sdk.mjs", *arguments], cwd=world["repo"], env=env,
+                          capture_output=True, text=True, check=False, timeout=120, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0 and WORDS in done.stdout, (done.stdout[-2000:], done.stderr[-2000:])
+
+
+def proxy(world):
+    return [str(TOOLS / "mcp_proxy.py"), world["box"], world["env"]["ATOLL_MAP"]]
 
 
 def check(world, tool="Bash"):
@@ -87,6 +102,30 @@ def check(world, tool="Bash"):
 @pytest.mark.timeout(300)
 def test_claude_code_with_the_hook(modules, world, tmp_path):
     claude(modules, world, "--settings", str(settings(tmp_path)))
+    check(world)
+
+
+@pytest.mark.timeout(300)
+def test_claude_code_with_the_mcp_proxy(modules, world):
+    program, *arguments = proxy(world)
+    servers = {"mcpServers": {"box": {"command": program, "args": arguments,
+                                      "env": {"ATOLL_SOCKET": world["env"]["ATOLL_SOCKET"]}}}}
+    claude(modules, world, "--mcp-config", json.dumps(servers), "--strict-mcp-config",
+           "--allowedTools", "mcp__box__Bash", "--disallowedTools", "Bash")
+    check(world)
+
+
+@with_sdk
+@pytest.mark.timeout(300)
+def test_the_agent_sdk_with_a_hook(modules, world):
+    sdk(modules, world, "hook", str(TOOLS / "claude_hook.py"))
+    check(world)
+
+
+@with_sdk
+@pytest.mark.timeout(300)
+def test_the_agent_sdk_with_the_mcp_proxy(modules, world):
+    sdk(modules, world, "mcp", *proxy(world))
     check(world)
 
 
