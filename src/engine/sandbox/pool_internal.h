@@ -3,9 +3,20 @@
 
 /*
  * Internal to the pool.
- *   pool.c           the pool classes, their refill, and taking a sandbox
+ *   pool.c           the pool classes, and taking a sandbox
+ *   pool_refill.c    making sandboxes for them
  *   pool_declared.c  classes that environments of the registry declare, and views of all classes
  */
+
+static inline struct atoll_pool_class *atoll_pool_first(struct atoll_engine *engine)
+{
+    return &engine->pool_classes[0];
+}
+
+static inline bool atoll_pool_is_used(const struct atoll_pool_class *pool_class)
+{
+    return *pool_class->version_id != '\0';
+}
 
 /* Whether a sandbox made from one spec can be changed to the other. */
 bool atoll_pool_can_become(const struct atoll_spec *made, const struct atoll_spec *wanted);
