@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import urllib.parse
 
 import docker_engine
@@ -260,6 +261,69 @@ def task_with_repository(walk, client, content):
     assert ended["bundle"] and ended["pull_request"]["title"] == "echo x > a.txt", ended
     client.delete(path)
     client.delete(f"/api/artifacts/{ended['sandbox_id']}")
+
+
+@errand()
+def connector(walk, client, _):
+    path = "/api/connectors/errand"
+    client.post("/api/connectors", {"name": "errand", "command": "one", "env": {"KEY": "v"}, "replace": True})
+    client.put(path, {"url": "https://example.org/mcp"})
+    assert client.get(path)["type"] == "http"
+    client.delete(path)
+
+
+def ask_seconds(client, path, rules):
+    """Calls that wait end with the errand, whatever happens to it."""
+    client.put(path, {"rules": rules, "askSeconds": 10})
+
+
+@errand(box)
+def guard(walk, client, made):
+    """A policy of the tenant, and one of the sandbox; a call that runs, and one that is refused."""
+    ask_seconds(client, "/api/tools/policy", [{"decision": "deny", "command": "forbidden"}])
+    ask_seconds(client, f"/api/sandboxes/{made}/tools/policy", [{"decision": "deny", "command": "forbidden"}])
+    path = f"/api/sandboxes/{made}/tools"
+    assert client.post(f"{path}/Bash", {"command": "echo x"})["text"] == "x\n"
+    client.call("POST", f"{path}/Bash", {"command": "forbidden"}, want=(403,))
+    assert client.get(f"{path}/calls")["calls"]
+    client.delete("/api/tools/policy")
+
+
+@errand(box)
+def old_records(walk, client, made):
+    """As many calls of tools as are made before old records are removed."""
+    path = f"/api/sandboxes/{made}/tools"
+    for _ in range(64):
+        client.post(f"{path}/LS", {"path": "/"})
+    assert client.get(f"{path}/calls")["calls"]
+
+
+@errand(box)
+def approval(walk, client, made):
+    ask_seconds(client, f"/api/sandboxes/{made}/tools/policy", [{"decision": "ask", "tools": "Bash"}])
+    ended = []
+
+    def ask():
+        try:
+            ended.append(client.post(f"/api/sandboxes/{made}/tools/Bash", {"command": "echo x"}))
+        except Refused as refused:
+            ended.append(refused)
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        waits = []
+
+        def waiting():
+            waits[:] = client.get("/api/approvals")["approvals"]
+            return waits or ended
+        wait_until(waiting, 30, lambda: "no call waits")
+        if waits:
+            client.post(f"/api/approvals/{waits[0]['id']}", {"decision": "allow"})
+    finally:
+        asking.join()
+    if isinstance(ended[0], Refused):
+        raise ended[0]
+    assert ended[0]["text"] == "x\n"
 
 
 @errand(box)

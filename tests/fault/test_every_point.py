@@ -40,6 +40,7 @@ ELSEWHERE = {
     "store.delete.events": "after thousands of events",
     "store.update.sandboxes": "after the key that sealed values is lost: test_store.c",
     "templates.migrate": "test_migration.py",
+    **{f"store.{verb}.waiting_sandboxes": "test_daytona_kill.py" for verb in ("insert", "delete")},
     **{f"store.{verb}.build_steps": "test_template_versions.c" for verb in ("insert", "delete")},
     **{point: "after a week, or 10,000 records: test_store.c"
        for point in ("store.begin.prune_ended", "store.commit.prune_ended", "store.delete.ended")},
