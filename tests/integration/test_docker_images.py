@@ -451,14 +451,14 @@ def test_a_folder_in_step(world, tenants, tmp_path):
     (tmp_path / "f").write_text("one")
 
     def sync(*options, status=0):
-        done = world.daemon.atoll("sync", *options, str(tmp_path), f"{one.id}:/tmp/w")
+        done = world.daemon.atoll("sync", *options, str(tmp_path), f"{one.id}:/tmp/synced")
         assert done.returncode == status, (done.stdout, done.stderr)
         return sorted(done.stdout.splitlines())
-    assert sync() == ["> f"] and one.out("cat /tmp/w/f") == "one"
-    one.out("cd /tmp/w && echo theirs > f && echo new > new")
+    assert sync() == ["> f"] and one.out("cat /tmp/synced/f") == "one"
+    one.out("cd /tmp/synced && echo theirs > f && echo new > new")
     (tmp_path / "f").write_text("mine, longer")
     assert sync("--two-way", status=1) == ["! f", "< new"]
-    assert one.out("cat /tmp/w/f") == "theirs" and (tmp_path / "f").read_text() == "mine, longer"
+    assert one.out("cat /tmp/synced/f") == "theirs" and (tmp_path / "f").read_text() == "mine, longer"
     one.destroy()
 
 

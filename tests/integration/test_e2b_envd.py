@@ -386,6 +386,10 @@ class TestProcesses:
 
         answer = box.process("CloseStdin", {"process": {"pid": pid}})
         assert answer.status == 400
+        # Before its first prompt, readline reads the size of the terminal and sets it again.
+        shown = b""
+        while b"?2004h" not in shown:
+            shown += base64.b64decode(next(stream)["event"]["data"]["pty"])
         answer = box.process("Update", {"process": {"pid": pid},
                                         "pty": {"size": {"cols": 133, "rows": 30}}})
         assert answer.json == {}
