@@ -120,7 +120,7 @@ static void expired(void *arg)
     char reason[sizeof(call->decision.reason)];
 
     (void)snprintf(reason, sizeof(reason),
-                   "nobody allowed it in time: %.120s. Try again, and have it allowed meanwhile "
+                   "no user allowed it in time: %.120s. Try again, and have it allowed meanwhile "
                    "with: atoll approvals --watch",
                    call->decision.reason);
     atoll_guard_call_answer(call, false, "timeout", reason);

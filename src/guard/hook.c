@@ -1,6 +1,5 @@
 #include <curl/curl.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <openssl/hmac.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,21 +47,6 @@ static void job_free(struct atoll_guard_job *j)
 }
 
 /* --- requests; on a worker --- */
-
-static bool is_public(const struct sockaddr *address)
-{
-    const struct sockaddr_in *v4 = (const void *)address;
-    const struct sockaddr_in6 *v6 = (const void *)address;
-    struct in6_addr any = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
-
-    if (address->sa_family == AF_INET6)
-        any = v6->sin6_addr;
-    else if (address->sa_family == AF_INET)
-        memcpy(any.s6_addr + 12, &v4->sin_addr, 4);
-    else
-        return false;
-    return !atoll_network_is_internal(&any);
-}
 
 /* X-Atoll-Signature: t=SECONDS,v1=HEX of HMAC-SHA-256 over "SECONDS.BODY". */
 static int sign(const struct atoll_guard_job *j, struct curl_slist **headers,
@@ -175,7 +159,7 @@ static int open_clients(struct atoll_guard *guard, struct atoll_error *err)
         r = atoll_workers_new(guard->config.loop, THREADS, QUEUE_MAX, &guard->workers, err);
     if (r == 0 && !guard->any)
         r = atoll_remote_http_new(&config, &guard->any, err);
-    config.may_connect = is_public;
+    config.may_connect = atoll_network_is_public;
     if (r == 0 && !guard->public)
         r = atoll_remote_http_new(&config, &guard->public, err);
     return r;

@@ -18,22 +18,6 @@
 
 static const struct atoll_remote_service service = {.name = "the registry", .label = "registry"};
 
-/* Whether the address is on the public internet. */
-static bool is_public(const struct sockaddr *address)
-{
-    const struct sockaddr_in *v4 = (const void *)address;
-    const struct sockaddr_in6 *v6 = (const void *)address;
-    struct in6_addr any = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
-
-    if (address->sa_family == AF_INET6)
-        any = v6->sin6_addr;
-    else if (address->sa_family == AF_INET)
-        memcpy(any.s6_addr + 12, &v4->sin_addr, 4);
-    else
-        return false;
-    return !atoll_network_is_internal(&any);
-}
-
 /* With a proxy for https all connections are to the proxy, which is the operator's, and it decides. */
 static bool has_proxy(void)
 {
@@ -50,7 +34,7 @@ static int new_clients(struct atoll_image_registry *r, const char *ca, struct at
     struct atoll_remote_http_config config = {.service = &service, .ca = ca};
     int e = atoll_remote_http_new(&config, &r->any, err);
 
-    config.may_connect = has_proxy() ? NULL : is_public;
+    config.may_connect = has_proxy() ? NULL : atoll_network_is_public;
     config.always_proxy = !config.may_connect;
     if (e == 0)
         e = atoll_remote_http_new(&config, &r->public, err);

@@ -96,3 +96,18 @@ bool atoll_network_is_internal(const struct in6_addr *address)
             return true;
     return false;
 }
+
+bool atoll_network_is_public(const struct sockaddr *address)
+{
+    const struct sockaddr_in *v4 = (const void *)address;
+    const struct sockaddr_in6 *v6 = (const void *)address;
+    struct in6_addr any = {.s6_addr = {[10] = 0xff, [11] = 0xff}}; /* IPv4 mapped into IPv6 */
+
+    if (address->sa_family == AF_INET6)
+        any = v6->sin6_addr;
+    else if (address->sa_family == AF_INET)
+        memcpy(any.s6_addr + 12, &v4->sin_addr, sizeof(v4->sin_addr));
+    else
+        return false;
+    return !atoll_network_is_internal(&any);
+}

@@ -128,6 +128,9 @@ bool atoll_network_goes_elsewhere(const struct atoll_network_policy *policy, con
  * address), shared address space, multicast, reserved; IPv4 in IPv6 (mapped, 6to4, NAT64) by the
  * address inside. The ranges for documentation are not internal. */
 bool atoll_network_is_internal(const struct in6_addr *address);
+/* Whether it is an IPv4 or IPv6 address that is not internal. For the daemon's own requests to servers that
+ * tenants name. */
+bool atoll_network_is_public(const struct sockaddr *address);
 /* The IPv4 address that an IPv6 address stands for (NAT64, 6to4, IPv4-translated), as ::ffff:a.b.c.d. */
 bool atoll_network_inner_address(const struct in6_addr *address, struct in6_addr *ret);
 

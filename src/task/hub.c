@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,24 +34,6 @@ static const struct atoll_remote_service service = {.name = "the hub",
                                                     .label = "hub",
                                                     .message = "error.message",
                                                     .code = "error.code"};
-
-/* --- addresses --- */
-
-/* Tenants reach no address that is only inside. */
-static bool is_public(const struct sockaddr *address)
-{
-    const struct sockaddr_in *v4 = (const void *)address;
-    const struct sockaddr_in6 *v6 = (const void *)address;
-    struct in6_addr any = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
-
-    if (address->sa_family == AF_INET6)
-        any = v6->sin6_addr;
-    else if (address->sa_family == AF_INET)
-        memcpy(any.s6_addr + 12, &v4->sin_addr, 4);
-    else
-        return false;
-    return !atoll_network_is_internal(&any);
-}
 
 int atoll_hub_check_url(const char *url, struct atoll_error *err)
 {
@@ -251,7 +232,7 @@ int atoll_hubs_new(struct atoll_swarms *swarms, struct atoll_hubs **ret, struct 
     r = atoll_workers_new(swarms->tasks->config.loop, THREADS, WAITING_MAX, &hubs->workers, err);
     if (r == 0)
         r = atoll_remote_http_new(&config, &hubs->any, err);
-    config.may_connect = is_public;
+    config.may_connect = atoll_network_is_public;
     config.direct = true; /* a proxy would connect to what tenants may not */
     if (r == 0)
         r = atoll_remote_http_new(&config, &hubs->public, err);

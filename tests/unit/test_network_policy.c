@@ -200,9 +200,17 @@ static void test_internal(void **state)
     (void)state;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(addresses); i++) {
         struct in6_addr address = address_of(addresses[i].address);
+        struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = address};
+        struct sockaddr_in v4 = {.sin_family = AF_INET};
+
         if (atoll_network_is_internal(&address) != addresses[i].internal)
             fail_msg("%s: internal should be %d", addresses[i].address, addresses[i].internal);
+        assert_int_equal(atoll_network_is_public((const void *)&v6), !addresses[i].internal);
+        memcpy(&v4.sin_addr, address.s6_addr + 12, sizeof(v4.sin_addr));
+        if (IN6_IS_ADDR_V4MAPPED(&address))
+            assert_int_equal(atoll_network_is_public((const void *)&v4), !addresses[i].internal);
     }
+    assert_false(atoll_network_is_public(&(struct sockaddr){.sa_family = AF_UNIX}));
 }
 
 /* Decisions: a policy, a destination, the result. `name` or `address` may be NULL. */

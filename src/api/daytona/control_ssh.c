@@ -1,6 +1,6 @@
 /*
- * Access by SSH, which is not offered (docs/adr/0060): there are no tokens, so that none is valid, and after a
- * request to revoke one there is none.
+ * Access by SSH, which is not offered (docs/adr/0060): no token exists, so every check of one answers
+ * that it is not valid, and every request to revoke one succeeds.
  */
 #include "api/daytona/daytona_internal.h"
 

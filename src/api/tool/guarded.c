@@ -33,7 +33,7 @@ static const char *command_of(const struct atoll_tool_call *call, const json_t *
                : NULL;
 }
 
-/* The file or directory; where there is none, the tool uses the user's home, or no file at all. */
+/* The file or directory; without such an argument, the tool uses the user's home, or no file at all. */
 static int find_path(struct atoll_tool_call *call, const json_t *args, const char **ret,
                      struct atoll_error *err)
 {

@@ -41,7 +41,7 @@ static json_t *lines_of(const char *source)
     return lines;
 }
 
-/* Index of the cell with that id, or "cell-N"; the count: there is none. */
+/* Index of the cell with that id, or "cell-N"; the number of cells: no cell has that id. */
 static size_t find_cell(const json_t *cells, const char *id)
 {
     size_t count = json_array_size(cells);

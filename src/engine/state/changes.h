@@ -8,7 +8,7 @@
 struct atoll_changes_summary {
     uint64_t added, changed, removed, bytes; /* changed: with those whose type has changed */
 };
-/* Only a summary: a list without lines. False: it is none. */
+/* Only a summary: a list without lines. False: the bytes are no such summary. */
 bool atoll_changes_read_summary(const uint8_t *bytes, size_t n, struct atoll_changes_summary *ret);
-/* The kind of the first change. False: there is none. */
+/* The kind of the first change. False: nothing has changed. */
 bool atoll_changes_read_kind(const uint8_t *bytes, size_t n, char *ret, size_t cap);
