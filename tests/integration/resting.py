@@ -4,6 +4,8 @@ import contextlib
 import time
 from pathlib import Path
 
+import pytest
+
 import conftest
 import daemons
 from boxes import Box
@@ -75,6 +77,18 @@ def loop_devices(name):
             if name in file.read_text():
                 found.append(file.parts[3])
     return found
+
+
+def agent_of(box_id):
+    """The first process of a sandbox, on the host. Ids of processes start over, so it may not be the
+    lowest of its cgroup."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            inner = [line for line in (entry / "status").read_text().splitlines()
+                     if line.startswith("NSpid:")]
+            if box_id in (entry / "cgroup").read_text() and inner[0].split()[-1] == "1":
+                return int(entry.name)
+    pytest.skip("the agent of this sandbox cannot be told by its cgroup here")
 
 
 def freezer_state(box_id):

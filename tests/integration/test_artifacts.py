@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import BUILD, ROOT, Daemon, need_build, wait_until
 from rest import Rest
+from resting import agent_of
 
 
 @pytest.fixture(scope="module")
@@ -155,17 +156,6 @@ def test_names_need_not_be_utf8(rest):
     entry = kept(rest, made)["files"][0]
     assert base64.b64decode(entry["path_base64"]) == b"a\xff"
     assert rest.get(f"/api/artifacts/{made}/a%FF").body == b"x\n"
-
-
-def agent_of(sandbox):
-    """The first process of a sandbox, by its cgroup."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            inner = [line for line in (entry / "status").read_text().splitlines()
-                     if line.startswith("NSpid:")]
-            if sandbox in (entry / "cgroup").read_text() and inner[0].split()[-1] == "1":
-                return int(entry.name)
-    pytest.skip("the agent of this sandbox cannot be told by its cgroup here")
 
 
 def test_one_that_failed_keeps_nothing(rest):

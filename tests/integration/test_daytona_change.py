@@ -4,9 +4,9 @@ import os
 import signal
 
 import pytest
-from daemons import cgroups, wait_until
+from daemons import wait_until
 from rest import Rest
-from resting import kill_daemon, mortal_daemon
+from resting import agent_of, kill_daemon, mortal_daemon
 
 MIB = 1 << 20
 
@@ -157,9 +157,7 @@ def test_a_full_disk_whose_processes_died_is_recovered(control, make):
     run(control, name, "cd; echo data > kept; sync kept; dd if=/dev/zero of=big bs=1M count=4000")
     assert not shown()["recoverable"]
     assert control.post(f"{path}/recover").status == 400
-    pids = [int(pid) for each in cgroups() if each.name == name
-            for pid in (each / "cgroup.procs").read_text().split()]
-    os.kill(min(pids), signal.SIGKILL)
+    os.kill(agent_of(name), signal.SIGKILL)
     wait_until(lambda: shown()["state"] == "stopped", 30, shown)
     assert shown()["recoverable"] and "signal 9" in shown()["errorReason"]
     listed = control.get("/daytona/sandbox", isRecoverable="true").json["items"]

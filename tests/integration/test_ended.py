@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,7 @@ from boxes import Box
 from conftest import wait_until
 from daemons import running
 from rest import Rest
+from resting import agent_of
 
 
 @pytest.fixture(scope="module")
@@ -40,17 +40,6 @@ def ended_ids(rest, **query):
 
 def wait_gone(box):
     wait_until(lambda: box.view["state"] == "ended", 30, lambda: f"it is {box.view}")
-
-
-def agent_of(sandbox):
-    """The first process of a sandbox, by its cgroup."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            inner = [line for line in (entry / "status").read_text().splitlines()
-                     if line.startswith("NSpid:")]
-            if sandbox in (entry / "cgroup").read_text() and inner[0].split()[-1] == "1":
-                return int(entry.name)
-    pytest.skip("the agent of this sandbox cannot be told by its cgroup here")
 
 
 def test_a_destroyed_sandbox_leaves_a_record(rest):

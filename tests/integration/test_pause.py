@@ -8,10 +8,9 @@ import time
 
 import pytest
 
-import conftest
 from conftest import wait_until
-from resting import (COUNTER, Box, advances, boot_id, count, freezer_state, kill_daemon, leftovers,
-                     mortal_daemon, stands_still, terminate_daemon)
+from resting import (COUNTER, Box, advances, agent_of, boot_id, count, freezer_state, kill_daemon,
+                     leftovers, mortal_daemon, stands_still, terminate_daemon)
 from rest import Rest
 
 
@@ -115,9 +114,7 @@ def test_one_that_was_killed_meanwhile_is_not_kept(rest):
         counter = box.detach(COUNTER)
         advances(box, counter)
         box.do("pause")
-        inside = [int(pid) for path in conftest.cgroups() if path.name == box.id
-                  for pid in (path / "cgroup.procs").read_text().split()]
-        os.kill(min(inside), signal.SIGKILL)
+        os.kill(agent_of(box.id), signal.SIGKILL)
         assert box.state == "paused"
         box.post("resume")  # too late to be true
         wait_until(lambda: box.state == "failed", 30, lambda: f"it is {box.state}")

@@ -10,6 +10,7 @@ import agent_wire
 import pytest
 from conftest import wait_until
 from rest import Rest
+from resting import agent_of
 
 
 @pytest.fixture
@@ -77,20 +78,6 @@ def test_a_command_that_waits_for_room_gets_it(daemon, rest, made):
 def test_a_death_is_no_broken_connection(daemon, rest, made):
     box = f"/api/sandboxes/{made}"
     cut(daemon, made)
-    pid = next(int(p) for p in os.listdir("/proc") if p.isdigit() and is_agent(daemon, p, made))
-    os.kill(pid, signal.SIGKILL)
+    os.kill(agent_of(made), signal.SIGKILL)
     wait_until(lambda: rest.get(box).json["state"] == "failed", 30, lambda: "still alive")
     assert rest.get(box).json["cause"]
-
-
-def is_agent(daemon, pid, name):
-    """The first process of a sandbox is in its cgroup and is number 1 inside."""
-    try:
-        with open(f"/proc/{pid}/cgroup") as file:
-            if name not in file.read():
-                return False
-        with open(f"/proc/{pid}/status") as file:
-            inside = next(line for line in file if line.startswith("NSpid:"))
-    except (OSError, StopIteration):
-        return False
-    return inside.split()[-1] == "1"

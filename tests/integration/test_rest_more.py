@@ -17,6 +17,7 @@ from urllib.parse import quote
 import pytest
 from conftest import ROOT
 from rest import Rest
+from resting import agent_of
 from test_rest import Atolld
 
 
@@ -181,18 +182,8 @@ def test_health(rest, box):
 def test_health_of_a_sandbox_whose_agent_is_stopped(rest, daemon, box):
     """Its processes are frozen from outside; the answer comes in time and says so."""
     name = box.rsplit("/", 1)[1]
-    agents = []
-    for entry in os.scandir("/proc"):
-        with contextlib.suppress(OSError):
-            if entry.name.isdigit():
-                text = open(f"/proc/{entry.name}/cgroup").read()
-                status = open(f"/proc/{entry.name}/status").read()
-                inner = [line for line in status.splitlines() if line.startswith("NSpid:")]
-                if name in text and inner and inner[0].split()[-1] == "1":
-                    agents.append(int(entry.name))
-    if not agents:
-        pytest.skip("the agent of this sandbox cannot be told by its cgroup here")
-    os.kill(agents[0], 19)
+    agent = agent_of(name)
+    os.kill(agent, 19)
     try:
         before = time.monotonic()
         sick = rest.get(f"{box}/health")
@@ -201,7 +192,7 @@ def test_health_of_a_sandbox_whose_agent_is_stopped(rest, daemon, box):
         assert 1.5 < time.monotonic() - before < 30
         assert rest.get("/healthz").status == 200
     finally:
-        os.kill(agents[0], 18)
+        os.kill(agent, 18)
     eventually(lambda: rest.get(f"{box}/health").json["status"] == "ok")
 
 

@@ -7,24 +7,13 @@ import concurrent.futures
 import contextlib
 import os
 import signal
-from pathlib import Path
 
 import pytest
 from conftest import BUILD, running, wait_until
 from rest import Rest
+from resting import agent_of
 
 BOUND = 60  # seconds in which a request has to end; without a deadline it never does
-
-
-def first_process(sandbox):
-    """The agent, by the sandbox's cgroup."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            inner = [line for line in (entry / "status").read_text().splitlines()
-                     if line.startswith("NSpid:")]
-            if sandbox in (entry / "cgroup").read_text() and inner[0].split()[-1] == "1":
-                return int(entry.name)
-    pytest.skip("the agent of this sandbox cannot be told by its cgroup here")
 
 
 @pytest.fixture
@@ -42,7 +31,7 @@ def made(rest):
 @pytest.fixture
 def stopped(rest, made):
     """The sandbox's agent, stopped; it goes on when the test ends."""
-    pid = first_process(made)
+    pid = agent_of(made)
     os.kill(pid, signal.SIGSTOP)
     yield pid
     with contextlib.suppress(ProcessLookupError):
@@ -109,7 +98,7 @@ def test_everything_goes_on(rest, made):
     box = f"/api/sandboxes/{made}"
     counting = start(rest, box, "for i in $(seq 300); do echo $i; sleep 0.05; done")
     asking = start(rest, box, "read line; echo got $line", stdin=True)
-    pid = first_process(made)
+    pid = agent_of(made)
     os.kill(pid, signal.SIGSTOP)
     try:
         assert rest.post(f"{box}/execs", {"cmd": ["sleep", "1000"]}).status == 504
@@ -137,7 +126,7 @@ def test_it_can_be_destroyed(rest, made, stopped):
 
 def test_one_with_artifacts_can_be_destroyed(rest):
     name = rest.post("/api/sandboxes", {"artifacts": ["**"]}).json["id"]
-    os.kill(first_process(name), signal.SIGSTOP)
+    os.kill(agent_of(name), signal.SIGSTOP)
     assert rest.delete(f"/api/sandboxes/{name}").status == 204
     assert rest.get(f"/api/sandboxes/{name}").json["state"] == "ended"
 
@@ -149,7 +138,7 @@ def test_the_next_daemon_starts_without_it():
         made, other = (rest.post("/api/sandboxes", {}).json["id"] for _ in range(2))
         box = f"/api/sandboxes/{made}"
         counting = start(rest, box, "for i in $(seq 100); do echo $i; sleep 0.05; done")
-        pid = first_process(made)
+        pid = agent_of(made)
         os.kill(pid, signal.SIGSTOP)
         daemon.process.kill()
         daemon.process.wait()

@@ -1,6 +1,7 @@
 """Environments that keep sandboxes ready, with their modules imported."""
 
 import contextlib
+import time
 
 import pytest
 import yaml
@@ -187,3 +188,12 @@ def test_a_killed_daemon_leaves_none_behind(tmp_path):
         assert len(after) == 2 and not before & after
         for sandbox in before:
             assert leftovers(daemon, sandbox) == []
+
+
+def test_a_daemon_ends_while_interpreters_start(tmp_path):
+    """At any moment of that: the fixture looks at how it ended."""
+    write(tmp_path, "Warm", {**PYTHON, "warm": ["asyncio"], "pool": 3})
+    for pause in (0.05, 0.1, 0.15, 0.2, 0.25, 0.3):
+        with daemon_with(tmp_path) as (_, rest):
+            wait_until(lambda: pool_of(rest, "Warm")["making"] > 0, 30, lambda: pool_of(rest, "Warm"))
+            time.sleep(pause)

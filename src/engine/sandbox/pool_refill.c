@@ -41,7 +41,8 @@ struct warming {
     struct atoll_reader *reader;
 };
 
-/* The sandbox, if it can still be used; otherwise it is no longer counted as being made. */
+/* The sandbox, if it can still be used; otherwise it is no longer counted as being made, and w is
+ * freed. */
 static struct atoll_sandbox *still_wanted(struct warming *w)
 {
     struct atoll_sandbox *s = atoll_map_get(&w->engine->sandboxes, w->id);
@@ -66,16 +67,17 @@ static void note_problem(struct atoll_pool_class *pool_class, const struct atoll
 static void prepared(void *arg, const struct atoll_error *error)
 {
     struct warming *w = arg;
+    struct atoll_pool_class *pool_class = w->pool_class;
     struct atoll_sandbox *s = still_wanted(w);
 
     if (error)
-        atoll_log(ATOLL_LOG_WARN, "pool", "environment", w->pool_class->environment, "error",
+        atoll_log(ATOLL_LOG_WARN, "pool", "environment", pool_class->environment, "error",
                   error->text, NULL);
     if (!s)
-        return;
-    if (error && w->pool_class->warm) {
-        note_problem(w->pool_class, error);
-        w->pool_class->making--;
+        return; /* and w is gone */
+    if (error && pool_class->warm) {
+        note_problem(pool_class, error);
+        pool_class->making--;
         atoll_sandbox_destroy(s, "the pool, because its modules were not imported", NULL, NULL);
     } else {
         enter(s); /* without its interpreter it is still usable */
