@@ -353,6 +353,7 @@ static void begin_destroy(struct atoll_sandbox *s, enum atoll_phase_event event,
     enum atoll_sandbox_state was = atoll_sandbox_state(s);
     bool pending = atoll_phase_facts(s->phase)->pending;
 
+    atoll_pool_forget(s); /* it is not ready any more */
     atoll_ended_note(s, who, was, s->cause);
     atoll_sandbox_apply(s, event, NULL);
     fail_pending_changes(s);
