@@ -1,15 +1,11 @@
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include "base/clock.h"
 #include "base/memory.h"
 #include "engine/json_memory.h"
 #include "engine/network/secrets.h"
-#include "loop/workers.h"
-#include "network/policy.h"
-#include "provider/remote/http.h"
 #include "store/secrets.h"
+#include "task/outgoing.h"
 #include "task/swarm_internal.h"
 
 /*
@@ -17,16 +13,12 @@
  * agent runs, and what the agent has changed is sent afterwards, member by member: the last one wins. Requests run on
  * worker threads. The key is read from the tenant's secrets for each of them.
  */
-#define THREADS 4
-#define WAITING_MAX 256
-#define TIMEOUT_MS 15000
 #define TRIES 3
 #define PAUSE_MS 300 /* and twice as long after each try */
 
 struct atoll_hubs {
     struct atoll_swarms *swarms;
-    struct atoll_workers *workers;
-    struct atoll_remote_http *any, *public; /* for the operator; for other tenants */
+    struct atoll_outgoing *outgoing;
     bool closing;
 };
 
@@ -67,7 +59,6 @@ bool atoll_swarm_has_hub(const struct atoll_swarm *s)
 struct ask {
     struct atoll_job job;
     struct atoll_hubs *hubs;
-    struct atoll_remote_http *http;
     char tenant[65], swarm_id[ATOLL_ID_LEN + 1], task_id[ATOLL_ID_LEN + 1];
     char url[ATOLL_HUB_URL_MAX + 128];
     struct curl_slist *headers; /* with the key */
@@ -106,8 +97,6 @@ static int take_memory(struct ask *a, const struct atoll_remote_answer *answer)
 
 static int try_once(struct ask *a)
 {
-    const struct atoll_sync_call call = {.deadline_ms = atoll_clock_ms() + TIMEOUT_MS,
-                                         .cancel_fd = -1};
     const struct atoll_remote_request request = {
         .what = "the memory of the swarm",
         .method = a->changes ? "PATCH" : "GET",
@@ -116,10 +105,9 @@ static int try_once(struct ask *a)
         .body = a->changes,
         .body_len = a->changes ? strlen(a->changes) : 0,
         .answer_max = 2 * ATOLL_SWARM_MEMORY_MAX,
-        .timeout_ms = TIMEOUT_MS,
     };
     ATOLL_REMOTE_AUTOANSWER struct atoll_remote_answer answer = {0};
-    int r = atoll_remote_http_ask(a->http, &call, &request, &answer, &a->error);
+    int r = atoll_outgoing_ask(a->hubs->outgoing, a->tenant, &request, &answer, &a->error);
 
     return r < 0 ? r : take_memory(a, &answer);
 }
@@ -131,8 +119,8 @@ static void run(struct atoll_job *job)
     int r = -1;
 
     for (int i = 0; r < 0 && i < TRIES; i++) {
-        if (i > 0)
-            (void)poll(NULL, 0, PAUSE_MS << (i - 1));
+        if (i > 0 && !atoll_outgoing_pause(a->hubs->outgoing, PAUSE_MS << (i - 1)))
+            break;
         a->error = (struct atoll_error){0};
         r = try_once(a);
         if (r < 0 && a->error.kind != ATOLL_ERR_UNAVAILABLE &&
@@ -206,14 +194,13 @@ void atoll_hub_sync(struct atoll_swarm *s, const char *task_id, const json_t *ch
 
     a->job = (struct atoll_job){.run = run, .done = ended, .owner = a->tenant};
     a->hubs = hubs;
-    a->http = strcmp(s->tenant, ATOLL_OPERATOR_TENANT) == 0 ? hubs->any : hubs->public;
     a->done = done;
     (void)snprintf(a->tenant, sizeof(a->tenant), "%s", s->tenant);
     (void)snprintf(a->swarm_id, sizeof(a->swarm_id), "%s", s->id);
     (void)snprintf(a->task_id, sizeof(a->task_id), "%.*s", ATOLL_ID_LEN, task_id);
     r = make(s, a, changes, &error);
     if (r == 0)
-        r = atoll_workers_submit(hubs->workers, &a->job, &error);
+        r = atoll_outgoing_submit(hubs->outgoing, &a->job, &error);
     if (r < 0) {
         done(s->swarms->tasks, a->task_id, &error);
         ask_free(a);
@@ -225,17 +212,9 @@ void atoll_hub_sync(struct atoll_swarm *s, const char *task_id, const json_t *ch
 int atoll_hubs_new(struct atoll_swarms *swarms, struct atoll_hubs **ret, struct atoll_error *err)
 {
     struct atoll_hubs *hubs = atoll_alloc(sizeof(*hubs));
-    struct atoll_remote_http_config config = {.service = &service};
-    int r;
+    int r = atoll_outgoing_new(swarms->tasks->config.loop, &service, &hubs->outgoing, err);
 
     hubs->swarms = swarms;
-    r = atoll_workers_new(swarms->tasks->config.loop, THREADS, WAITING_MAX, &hubs->workers, err);
-    if (r == 0)
-        r = atoll_remote_http_new(&config, &hubs->any, err);
-    config.may_connect = atoll_network_is_public;
-    config.direct = true; /* a proxy would connect to what tenants may not */
-    if (r == 0)
-        r = atoll_remote_http_new(&config, &hubs->public, err);
     if (r < 0) {
         (void)atoll_hubs_free(hubs);
         return r;
@@ -249,10 +228,7 @@ struct atoll_hubs *atoll_hubs_free(struct atoll_hubs *hubs)
     if (!hubs)
         return NULL;
     hubs->closing = true;
-    if (hubs->workers)
-        (void)atoll_workers_free(hubs->workers);
-    (void)atoll_remote_http_free(hubs->any);
-    (void)atoll_remote_http_free(hubs->public);
+    (void)atoll_outgoing_free(hubs->outgoing);
     free(hubs);
     return NULL;
 }

@@ -1,6 +1,8 @@
 """Ephemeral swarms: a lease after which all of a swarm goes, and a hub, another Atoll, that has its memory."""
 
 import signal
+import socket
+import threading
 
 import pytest
 
@@ -132,3 +134,28 @@ def test_the_newest_is_first(world):
     listed = [one["id"] for one in world.rest.get("/api/swarms").json["swarms"]]
     times = [one["created_at"] for one in world.rest.get("/api/swarms").json["swarms"]]
     assert set(listed[:3]) == set(made) and times == sorted(times, reverse=True)
+
+
+def test_the_end_of_the_daemon_interrupts_a_hub_that_does_not_answer():
+    asked, came = [], threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as silent, running(BUILD) as daemon:
+        def take():
+            while True:
+                try:
+                    asked.append(silent.accept()[0])
+                except OSError:
+                    return
+                came.set()
+        threading.Thread(target=take, daemon=True).start()
+        rest = Rest(daemon.socket)
+        away = {"url": f"http://127.0.0.1:{silent.getsockname()[1]}", "swarm": "x"}
+        assert rest.post("/api/swarms", {"hub": away, "tasks": [task("pass")]}).status == 201
+        assert came.wait(60)
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(60) == 0
+        assert len(asked) == 1, "it waited for the answer, and asked again"
+        silent.shutdown(socket.SHUT_RDWR)
+        daemon.start()
+        wait_until(lambda: rest.get("/api/tasks").json["tasks"][0]["state"] == "failed", 60, lambda: rest.get("/api/tasks").body)
+    for one in asked:
+        one.close()
