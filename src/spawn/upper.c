@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/fsuid.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
@@ -54,6 +55,8 @@ struct atoll_upper {
     bool forgot;         /* `seen` lacks something that a pass has copied */
     uint64_t budget;     /* bytes that a pass may copy which is not the last one */
     uint64_t until_look; /* bytes */
+    uid_t self;
+    int death_signal; /* 0: none */
     uint64_t again;
     struct atoll_walk_sum sum;
 };
@@ -72,7 +75,8 @@ struct atoll_upper *atoll_upper_new(const struct atoll_upper_options *options)
     struct atoll_upper *u = atoll_alloc(sizeof(*u));
     struct statvfs fs;
 
-    *u = (struct atoll_upper){.o = *options, .first = true};
+    *u = (struct atoll_upper){.o = *options, .first = true, .self = geteuid()};
+    (void)prctl(PR_GET_PDEATHSIG, &u->death_signal, 0, 0, 0);
     if (u->o.table_bytes == 0)
         u->o.table_bytes = ATOLL_UPPER_TABLE;
     atoll_map_init(&u->seen.map);
@@ -204,18 +208,25 @@ static bool is_kept(const struct atoll_upper *u, const char *path, const struct 
             S_ISFIFO(st->st_mode) || is_whiteout(st));
 }
 
+/* The id by which the kernel checks who opens and leases files. A change of it clears the signal of the
+ * parent's death. */
+static void act_as(const struct atoll_upper *u, uid_t id)
+{
+    (void)setfsuid(id);
+    (void)prctl(PR_SET_PDEATHSIG, u->death_signal, 0, 0, 0);
+}
+
 /* Whether nothing has the file open for writing, or mapped: then a read lease is possible. Leases are for
  * the owner. */
-static bool is_quiet(int fd, const struct stat *st)
+static bool is_quiet(const struct atoll_upper *u, int fd, const struct stat *st)
 {
-    uid_t self = geteuid();
     bool quiet;
 
-    if (st->st_uid != self)
-        (void)setfsuid(st->st_uid);
+    if (st->st_uid != u->self)
+        act_as(u, st->st_uid);
     quiet = fcntl(fd, F_SETLEASE, F_RDLCK) == 0 && fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
-    if (st->st_uid != self)
-        (void)setfsuid(self);
+    if (st->st_uid != u->self)
+        act_as(u, u->self);
     return quiet;
 }
 
@@ -328,7 +339,7 @@ static int copy_opened(struct atoll_upper *u, struct place *at, int from, const 
     int r = to < 0 ? -errno : u->first ? 0 : atoll_upper_clear(to); /* those of a default ACL */
 
     if (r == 0)
-        r = atoll_upper_content(from, to, (uint64_t)st->st_size);
+        r = atoll_upper_content(from, to, st);
     return r < 0 ? r : atoll_upper_attributes(&u->o, from, to, st);
 }
 
@@ -345,7 +356,7 @@ static int copy_file(struct atoll_upper *u, struct place *at, const char *path, 
     if (from < 0)
         return -errno;
     now = fs_now();
-    r = u->last || is_quiet(from, st);
+    r = u->last || is_quiet(u, from, st);
     if (fstat(from, st) < 0)
         return -errno;
     if (!S_ISREG(st->st_mode) || st->st_nlink == 0)

@@ -47,8 +47,8 @@ struct atoll_upper *atoll_upper_free(struct atoll_upper *copy);
 /* upper_file.c */
 struct stat;
 /* Content of a file from one descriptor to another: shared blocks if the file system can, else the data
- * without the holes. At most `size` bytes. */
-int atoll_upper_content(int from, int to, uint64_t size) ATOLL_MUST_CHECK;
+ * without the holes. At most as many bytes as `st` says, which is of `from`. */
+int atoll_upper_content(int from, int to, const struct stat *st) ATOLL_MUST_CHECK;
 /* Owner, attributes, mode and times. Both are files or directories. */
 int atoll_upper_attributes(const struct atoll_upper_options *options, int from, int to,
                            const struct stat *st) ATOLL_MUST_CHECK;

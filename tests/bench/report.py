@@ -175,11 +175,10 @@ def template_lines(scale: dict) -> list:
                      f"{u['large_mb_per_second']:.0f} MB/s, many files {u['small_mb_per_second']:.0f} MB/s")
     if "state" in scale:
         s = scale["state"]
-        lines.append(f"cp -a of 100 MB, 5,000 files    {s['copy_ms']:.0f} ms")
         for kind in ("cow", "memory", "image"):
             k = s[kind]
-            lines.append(f"snapshot of it, {kind:<15} {k['snapshot_ms']:.0f} ms: frozen {k['frozen_ms']:.1f} ms, before "
-                         f"{k['flush_ms']:.0f} ms; after 1 MB more {k['again_ms']:.0f} ms, frozen "
+            lines.append(f"100 MB, 5,000 files, {kind:<6}  cp -a {k['copy_ms']:.0f} ms; snapshot "
+                         f"{k['snapshot_ms']:.0f} ms, frozen {k['frozen_ms']:.1f} ms, before {k['flush_ms']:.0f} ms; after 1 MB more {k['again_ms']:.0f} ms, frozen "
                          f"{k['again_frozen_ms']:.1f} ms; {k['copy_ratio']:.2f} times the speed of cp -a")
             lines.append(f"  create {k['create_ms']:.2f} ms, from it {k['create_of_it_ratio']:.2f} times; {k['forks']} forks "
                          f"{k['fork_ms']:.0f} ms; with 1 MB changed in each {k['grown_bytes'] / (1 << 20):.0f} MiB more")

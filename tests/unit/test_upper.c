@@ -3,9 +3,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -122,6 +124,62 @@ static void memory_for_links_is_bounded(void **state ATOLL_UNUSED)
     assert_int_equal(pass_over_links(0, true), 0); /* the control */
 }
 
+/* Files of few and of many bytes: with data to the end, with a hole at the end, of holes only, empty. */
+static void sizes_and_holes_are_kept(void **state ATOLL_UNUSED)
+{
+    static const struct {
+        const char *name;
+        off_t data_at, size; /* 3 bytes of data */
+    } files[] = {{"full", 0, 3},         {"tail", 0, 100000},       {"head", 99997, 100000},
+                 {"large", 0, 1 << 20},  {"inner", 500000, 900000}, {"end", 999997, 1000000},
+                 {"holes", -1, 3 << 20}, {"empty", -1, 0}};
+    struct copying c;
+    struct stat st;
+    char text[3];
+
+    copying_open(&c, 0);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(files); i++) {
+        int fd = openat(c.from_fd, files[i].name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        assert_true(fd >= 0 && ftruncate(fd, files[i].size) == 0);
+        if (files[i].data_at >= 0)
+            assert_int_equal(pwrite(fd, "abc", 3, files[i].data_at), 3);
+        (void)close(fd);
+    }
+    assert_int_equal(atoll_upper_pass(c.u, true), 0);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(files); i++) {
+        int fd = openat(c.to_fd, files[i].name, O_RDONLY | O_CLOEXEC);
+        assert_true(fd >= 0 && fstat(fd, &st) == 0);
+        assert_int_equal(st.st_size, files[i].size);
+        assert_true(files[i].size < 65536 || st.st_blocks * 512 < files[i].size);
+        if (files[i].data_at >= 0) {
+            assert_int_equal(pread(fd, text, 3, files[i].data_at), 3);
+            assert_memory_equal(text, "abc", 3);
+        }
+        (void)close(fd);
+    }
+    copying_close(&c);
+}
+
+/* A lease needs the id of the owner for a moment, and the kernel forgets the signal then. */
+static void the_signal_of_the_parents_death_stays(void **state ATOLL_UNUSED)
+{
+    int signal_number = 0, was = 0;
+    struct copying c;
+
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(prctl(PR_GET_PDEATHSIG, &was, 0, 0, 0), 0);
+    assert_int_equal(prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0), 0);
+    copying_open(&c, 0);
+    write_text(c.from_fd, "of-another", "text");
+    assert_int_equal(fchownat(c.from_fd, "of-another", 1234, 1234, 0), 0);
+    assert_int_equal(atoll_upper_pass(c.u, false), 0);
+    assert_int_equal(prctl(PR_GET_PDEATHSIG, &signal_number, 0, 0, 0), 0);
+    assert_int_equal(signal_number, SIGTERM);
+    copying_close(&c);
+    assert_int_equal(prctl(PR_SET_PDEATHSIG, was, 0, 0, 0), 0);
+}
+
 /* In a process of its own: the limit stays. The copy fails at its beginning, after the limit is set. */
 static void the_worker_has_a_limit_of_memory(void **state ATOLL_UNUSED)
 {
@@ -150,6 +208,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_forgotten_is_copied_again),
         cmocka_unit_test(memory_for_links_is_bounded),
+        cmocka_unit_test(sizes_and_holes_are_kept),
+        cmocka_unit_test(the_signal_of_the_parents_death_stays),
         cmocka_unit_test(the_worker_has_a_limit_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
