@@ -100,6 +100,12 @@ static const struct row {
                                        {"provider"},
                                        work,
                                        "Time from the request until the snapshot is kept."},
+    [ATOLL_METRIC_FLUSH_SECONDS] =
+        {"atoll_snapshot_flush_seconds",
+         HISTOGRAM,
+         {"provider"},
+         work,
+         "Time of copying or writing for a snapshot while processes ran."},
     [ATOLL_METRIC_FROZEN_SECONDS] = {"atoll_snapshot_frozen_seconds",
                                      HISTOGRAM,
                                      {"provider"},

@@ -163,7 +163,7 @@ int atoll_child_map_ids(const struct atoll_plan_run *b, pid_t child, int go_fd,
 static _Noreturn void run_work(int (*work)(const void *arg), const void *arg, const int *keep,
                                size_t keep_count, pid_t spawn, int go_fd)
 {
-    int fds[8] = {go_fd};
+    int fds[9] = {go_fd};
     char byte;
     int r;
 
@@ -187,7 +187,7 @@ pid_t atoll_child_work(const struct atoll_spawn_host *host, const struct atoll_p
     pid_t spawn = getpid(), pid;
     struct atoll_error err;
 
-    if (keep_count > 7)
+    if (keep_count > 8)
         return -EINVAL;
     if (mapped && pipe2(go, O_CLOEXEC) < 0)
         return -errno;

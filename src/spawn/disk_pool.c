@@ -16,11 +16,17 @@
 #include "spawn/loop_device.h"
 #include "spawn/paths.h"
 #include "spawn/pool_bound.h"
+#include "spawn/pool_layers.h"
 #include "sys/mnt.h"
 
 #define ABOVE "above/" /* in gVisor's instance: the native state directory */
 #define LINK_BEGIN "../" ATOLL_DISK_POOL "/"
 #define LINK_END "/u"
+
+/* A snapshot writes this in a few milliseconds. Each change of a directory reserves some 100 KiB of
+ * metadata, and writes some hundred bytes. */
+#define LITTLE_DATA (UINT64_C(512) << 10)
+#define LITTLE_METADATA (UINT64_C(64) << 20)
 
 #define ATTACH_RETRY_US 5000
 #define ATTACH_TRIES_MAX 1000 /* five seconds */
@@ -179,6 +185,15 @@ static void put_unused_aside(const struct atoll_spawn_host *host)
         (void)close(fd);
 }
 
+/* Without figures, disks are flushed before each snapshot. */
+static void open_groups(struct atoll_spawn_host *host, int top)
+{
+    const struct atoll_mnt_option none[] = {{0}};
+    ATOLL_AUTOCLOSE int sysfs = atoll_mnt_new("sysfs", none, ATOLL_MNT_RDONLY);
+
+    host->pool_groups_fd = sysfs < 0 ? sysfs : atoll_btrfs_open_groups(sysfs, top);
+}
+
 static int prepare(int top, struct atoll_error *err)
 {
     int r = -atoll_fault("spawn.pool");
@@ -200,6 +215,8 @@ void atoll_disk_pool_open(struct atoll_spawn_host *host)
 
     if (r >= 0)
         r = prepare(top, &err);
+    if (r >= 0 && !below)
+        open_groups(host, top);
     if (r >= 0 && !below && faccessat(host->state_fd, ATOLL_DISK_POOL_IMAGE, F_OK, 0) == 0)
         r = atoll_pool_bound_open(host, top, &err);
     if (r < 0 && r != -ENOENT)
@@ -207,6 +224,7 @@ void atoll_disk_pool_open(struct atoll_spawn_host *host)
     if (r < 0 || below)
         return;
     host->pool_fd = ATOLL_TAKE_FD(top);
+    atoll_pool_layers_repair(host);
     put_unused_aside(host);
 }
 
@@ -295,6 +313,16 @@ int atoll_disk_pool_group(const struct atoll_spawn_host *host, const char *id,
     r = atoll_btrfs_group_of(fd, ret);
     (void)close(fd);
     return r;
+}
+
+bool atoll_disk_pool_has_little(const struct atoll_spawn_host *host, const char *id)
+{
+    struct atoll_btrfs_group group;
+    struct atoll_btrfs_unwritten found;
+
+    return host->pool_groups_fd >= 0 && atoll_disk_pool_group(host, id, &group) == 0 &&
+           atoll_btrfs_unwritten(host->pool_groups_fd, group.subvolume, &found) == 0 &&
+           found.data_bytes <= LITTLE_DATA && found.metadata_bytes <= LITTLE_METADATA;
 }
 
 /* What a separate process removes. */

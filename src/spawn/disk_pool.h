@@ -44,6 +44,9 @@ bool atoll_disk_pool_has(const struct atoll_spawn_host *host, char kind, const c
 /* The quota group of the disk of a sandbox. -ENOENT: it has none in the pool. */
 int atoll_disk_pool_group(const struct atoll_spawn_host *host, const char *id,
                           struct atoll_btrfs_group *ret) ATOLL_MUST_CHECK;
+/* Whether the sandbox has a disk in the pool of which so little is not written yet that a snapshot of it
+ * takes as long as one of a disk without changes. */
+bool atoll_disk_pool_has_little(const struct atoll_spawn_host *host, const char *id);
 /* Starts a process that removes a subvolume. */
 pid_t atoll_disk_pool_remove(const struct atoll_spawn_host *host,
                              const char *name) ATOLL_MUST_CHECK;

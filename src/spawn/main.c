@@ -24,6 +24,7 @@
 #include "spawn/leftovers.h"
 #include "spawn/own_root.h"
 #include "spawn/pool_bound.h"
+#include "spawn/pool_layers.h"
 #include "spawn/server.h"
 #include "spawn/spare.h"
 
@@ -92,7 +93,8 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
                                       .uid = geteuid(),
                                       .gid = getegid(),
                                       .state_fd = ATOLL_KEEPER_STATE_FD,
-                                      .pool_fd = ATOLL_NO_FD};
+                                      .pool_fd = ATOLL_NO_FD,
+                                      .pool_groups_fd = ATOLL_NO_FD};
     if (fcntl(ATOLL_KEEPER_STATE_FD, F_SETFD, FD_CLOEXEC) < 0 ||
         fcntl(ATOLL_KEEPER_OVER_FD, F_SETFD, FD_CLOEXEC) < 0 || fchdir(ATOLL_KEEPER_STATE_FD) < 0)
         return atoll_fail_errno(err, errno, "no state directory was passed on");
@@ -175,6 +177,7 @@ static int serve(struct atoll_error *err)
     if (r < 0)
         return r;
     atoll_pool_bound_start(loop, &host);
+    atoll_pool_layers_start(loop, &host);
     r = atoll_fault("spawn.listen");
     fd = r != 0 ? atoll_fail_errno(err, r, "fault") : listen_for_daemon(host.state_fd, err);
     if (fd < 0)

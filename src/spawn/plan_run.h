@@ -20,6 +20,7 @@ struct atoll_spawn_host {
     int layers_fd;    /* state/layers */
     int disks_fd;     /* state/disks: <id>.img or .cow of each sandbox whose disk can outlive it */
     int pool_fd;      /* state/pool, if there are copy-on-write disks (pool.h), or ATOLL_NO_FD */
+    int pool_groups_fd;  /* figures of its quota groups, in sysfs; or ATOLL_NO_FD */
     uint64_t pool_group; /* what new subvolumes of the pool are members of (sys/btrfs.h) */
     char instance[17];
     struct atoll_id_blocks *ids; /* with root: id ranges of this instance */

@@ -12,7 +12,6 @@
 #include "spawn/child.h"
 #include "spawn/paths.h"
 #include "sys/btrfs.h"
-#include "sys/mnt.h"
 
 #define PERIOD_MS 1000
 #define RESERVE_BYTES (UINT64_C(256) << 20)
@@ -152,14 +151,12 @@ static int join_existing(int top)
 
 int atoll_pool_bound_open(struct atoll_spawn_host *host, int top, struct atoll_error *err)
 {
-    const struct atoll_mnt_option none[] = {{0}};
-    ATOLL_AUTOCLOSE int sysfs = atoll_mnt_new("sysfs", none, ATOLL_MNT_RDONLY);
-    int r = sysfs < 0 ? sysfs : atoll_btrfs_make_all(top);
+    int r = host->pool_groups_fd < 0 ? host->pool_groups_fd : atoll_btrfs_make_all(top);
 
     if (r == 0)
         r = join_existing(top);
     if (r == 0)
-        r = bound.group_fd = atoll_btrfs_open_all(sysfs, top);
+        r = bound.group_fd = atoll_btrfs_open_all(host->pool_groups_fd);
     if (r >= 0) {
         bound.state_fd = host->state_fd;
         bound.pool_fd = top;

@@ -12,7 +12,8 @@
  * Removing files, disks and layers is possible beyond the limit.
  */
 
-/* Bounds the pool whose top this is, and sets host->pool_group. Blocking: some milliseconds. */
+/* Bounds the pool whose top this is, and sets host->pool_group. Needs host->pool_groups_fd. Blocking: some
+ * milliseconds. */
 int atoll_pool_bound_open(struct atoll_spawn_host *host, int top,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Keeps the bound up to date. Without a bounded pool nothing happens. */

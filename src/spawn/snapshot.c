@@ -15,6 +15,7 @@
 #include "spawn/child.h"
 #include "spawn/disk_pool.h"
 #include "spawn/layers.h"
+#include "spawn/pool_layers.h"
 #include "spawn/sandbox_internal.h"
 #include "sys/ns.h"
 
@@ -27,8 +28,6 @@
  */
 
 #define SNAPSHOTS_MAX 64
-#define CHECK_MS 1
-#define CHECKS_MAX 10000 /* ten seconds */
 
 struct snapshot {
     struct atoll_list node;
@@ -39,8 +38,6 @@ struct snapshot {
     pid_t pid;
     int pidfd, link_fd;
     struct atoll_watch pid_watch, link_watch;
-    struct atoll_timer freezing;
-    unsigned tries;
     bool frozen; /* by us */
     int64_t begun_us, frozen_at_us;
     struct atoll_sm_layer made;
@@ -63,7 +60,6 @@ bool atoll_snapshot_is_made(const struct atoll_sandboxes *all, const char *id)
 
 static void thaw(struct snapshot *s)
 {
-    atoll_timer_cancel(&s->freezing);
     if (!s->frozen)
         return;
     s->frozen = false;
@@ -148,6 +144,7 @@ static const struct {
     {ENOMEM, ATOLL_ERR_RESOURCE_EXHAUSTED,
      "not enough memory to copy the files: the sandbox has too many directories, or the host is "
      "short of memory"},
+    {ETIMEDOUT, ATOLL_ERR_UNAVAILABLE, "some processes of the sandbox cannot be frozen; try again"},
     {EBUSY, ATOLL_ERR_UNAVAILABLE, "the disk is still in use by an earlier run; try again"},
     {ENOENT, ATOLL_ERR_NOT_FOUND, "the sandbox does not run and has no disk"},
     {EEXIST, ATOLL_ERR_ALREADY_EXISTS, "there is a layer of that name"},
@@ -188,39 +185,21 @@ static void worker_gone(void *arg, uint32_t events)
     if (WIFSIGNALED(status))
         atoll_log(ATOLL_LOG_ERROR, "the process that makes a snapshot was killed", "signal",
                   strsignal(WTERMSIG(status)), NULL);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        atoll_pool_layers_made();
         finish(s, NULL);
-    else
+    } else
         fail_with(s, WIFEXITED(status) ? WEXITSTATUS(status) : EIO);
 }
 
-static void go_on(struct snapshot *s)
+static void go_on(struct snapshot *s, const char *answer)
 {
-    if (atoll_fd_write_all(s->link_fd, ATOLL_SNAPSHOT_ASK, 1) < 0)
+    if (atoll_fd_write_all(s->link_fd, answer, 1) < 0)
         (void)kill(s->pid, SIGKILL); /* worker_gone() follows */
 }
 
-static void check_frozen(void *arg)
-{
-    struct snapshot *s = arg;
-    struct atoll_error err;
-    int r = atoll_cgroup_is_frozen(&s->all->host->cgroups, s->id);
-
-    if (r > 0) {
-        go_on(s);
-        return;
-    }
-    if (r == 0 && s->tries++ < CHECKS_MAX) {
-        atoll_timer_set(&s->freezing, s->all->loop, CHECK_MS, check_frozen, s);
-        return;
-    }
-    (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, r < 0 ? -r : ETIMEDOUT,
-                     "some processes of sandbox %s cannot be frozen; try again", s->id);
-    kill_worker(s);
-    finish(s, &err);
-}
-
-/* The worker has copied while the processes ran. */
+/* The worker has copied while the processes ran, or there is little to copy. It waits until they stand
+ * still. */
 static void freeze(struct snapshot *s)
 {
     const struct sandbox *box = atoll_map_get(&s->all->by_id, s->id);
@@ -228,17 +207,16 @@ static void freeze(struct snapshot *s)
     int r;
 
     if (!box || box->state != SANDBOX_RUNNING) { /* no process is left */
-        go_on(s);
+        go_on(s, ATOLL_SNAPSHOT_EMPTY);
         return;
     }
     r = -atoll_fault("spawn.snapshot_freeze");
     s->frozen = true;
     s->frozen_at_us = atoll_clock_us();
-    s->made.flush_us = (uint64_t)(s->frozen_at_us - s->begun_us);
     if (r == 0)
         r = atoll_cgroup_freeze(&s->all->host->cgroups, s->id, true);
     if (r == 0) {
-        check_frozen(s);
+        go_on(s, ATOLL_SNAPSHOT_FREEZING);
         return;
     }
     if (r == -EOPNOTSUPP)
@@ -258,6 +236,7 @@ static void worker_says(void *arg, uint32_t events)
 
     (void)events;
     if (n == 1) {
+        s->made.flush_us = (uint64_t)(atoll_clock_us() - s->begun_us);
         freeze(s);
         return;
     }
@@ -294,20 +273,23 @@ static int start(struct snapshot *s, const struct sandbox *box,
                  const struct atoll_sm_snapshot *want, int peer)
 {
     const struct atoll_spawn_host *host = s->all->host;
+    bool moves = box && box->state == SANDBOX_RUNNING && !box->frozen;
     const struct atoll_snapshot_work work = {
         .host = host,
         .disk_fd = box ? box->disk_fd : ATOLL_NO_FD,
         .link_fd = peer,
-        .moves = box && box->state == SANDBOX_RUNNING && !box->frozen,
+        .moves = moves,
+        .small = moves && atoll_disk_pool_has_little(host, s->id),
         .userxattr = want->userxattr,
         .outside = host->root ? want->outside : 0,
         .layer_base = host->root ? want->layer_base : 0,
         .id = s->id,
         .layer = s->layer,
     };
-    const int keep[] = {host->state_fd, host->sandboxes_fd, host->layers_fd,
-                        host->disks_fd, work.disk_fd,       peer,
-                        host->pool_fd};
+    const int keep[] = {host->state_fd,  host->sandboxes_fd,
+                        host->layers_fd, host->disks_fd,
+                        work.disk_fd,    peer,
+                        host->pool_fd,   atoll_cgroups_freezer(&host->cgroups)};
     int r = -atoll_fault("spawn.snapshot");
 
     if (r == 0)
@@ -319,6 +301,8 @@ static int start(struct snapshot *s, const struct sandbox *box,
         r = atoll_watch_open(&s->link_watch, s->all->loop, s->link_fd, EPOLLIN, worker_says, s);
     if (r >= 0)
         r = atoll_watch_open(&s->pid_watch, s->all->loop, s->pidfd, EPOLLIN, worker_gone, s);
+    if (r >= 0 && work.small)
+        freeze(s); /* the last: it can end the snapshot */
     return r;
 }
 

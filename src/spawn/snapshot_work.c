@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "base/fd.h"
 #include "base/switches.h"
 #include "spawn/disk_pool.h"
@@ -24,6 +25,11 @@ static const char *const skip_usr[] = {"share/atoll", "lib/atoll", NULL};
 /* Address space of the process. Its tables and the paths of directories to visit take less; a tree with an
  * unforeseen shape ends this copy, not the host's memory. */
 #define MEMORY_MAX ((rlim_t)512 << 20)
+
+/* Between looks whether the processes stand still. */
+#define CHECK_FIRST_US 20u
+#define CHECK_LAST_US 1000u
+#define FREEZE_MAX_US 10000000u
 
 /* The layer under construction, and what is copied to it. */
 struct job {
@@ -96,10 +102,32 @@ static int pass(struct job *j, bool last)
 
 int atoll_snapshot_ask(const struct atoll_snapshot_work *w)
 {
-    char byte;
-    int r = atoll_fd_write_all(w->link_fd, ATOLL_SNAPSHOT_ASK, 1);
+    return atoll_fd_write_all(w->link_fd, ATOLL_SNAPSHOT_ASK, 1);
+}
 
-    return r < 0 ? r : atoll_fd_read_all(w->link_fd, &byte, 1);
+/* The kernel freezes asynchronously, usually within some tens of microseconds: a process in an
+ * uninterruptible wait stops only when that is over. */
+static int wait_frozen(const struct atoll_snapshot_work *w)
+{
+    useconds_t pause_us = CHECK_FIRST_US;
+    int r = 0;
+
+    for (useconds_t waited_us = 0; waited_us < FREEZE_MAX_US; waited_us += pause_us) {
+        r = atoll_cgroup_is_frozen(&w->host->cgroups, w->id);
+        if (r != 0)
+            break;
+        (void)usleep(pause_us);
+        pause_us = ATOLL_MIN(pause_us * 2, CHECK_LAST_US);
+    }
+    return r > 0 ? 0 : -ETIMEDOUT;
+}
+
+int atoll_snapshot_await(const struct atoll_snapshot_work *w)
+{
+    char byte;
+    int r = atoll_fd_read_all(w->link_fd, &byte, 1);
+
+    return r < 0 ? r : byte == *ATOLL_SNAPSHOT_FREEZING ? wait_frozen(w) : 0;
 }
 
 static int tell_copied(const struct job *j)
@@ -121,6 +149,8 @@ static int copy(struct job *j)
         r = pass(j, false);
         if (r == 0)
             r = atoll_snapshot_ask(j->w);
+        if (r == 0)
+            r = atoll_snapshot_await(j->w);
     }
     if (r == 0)
         r = -atoll_fault("spawn.snapshot_still");

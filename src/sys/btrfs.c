@@ -161,40 +161,46 @@ int atoll_btrfs_group_of(int fd, struct atoll_btrfs_group *ret)
     return 0;
 }
 
-#define GROUP_PATH_CAP 128
+#define GROUPS_PATH_CAP 80
 
-/* Below the top of sysfs. The number of a group has its level in the upper 16 bits. */
-static void group_path(char out[static GROUP_PATH_CAP], const uint8_t *u, uint64_t group)
+/* Below the top of sysfs. */
+static void groups_path(char out[static GROUPS_PATH_CAP], const uint8_t *u)
 {
-    (void)snprintf(out, GROUP_PATH_CAP,
+    (void)snprintf(out, GROUPS_PATH_CAP,
                    "fs/btrfs/%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
-                   "%02x%02x%02x%02x%02x%02x/qgroups/%u_%llu",
+                   "%02x%02x%02x%02x%02x%02x/qgroups",
                    u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12],
-                   u[13], u[14], u[15], (unsigned)(group >> 48),
-                   (unsigned long long)(group & (ATOLL_BTRFS_ALL - 1)));
+                   u[13], u[14], u[15]);
 }
 
-static int open_group(const struct atoll_btrfs_group *group)
-{
-    char path[sizeof("/sys/") + GROUP_PATH_CAP] = "/sys/";
-    int fd;
-
-    group_path(path + strlen(path), group->file_system, group->subvolume);
-    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
-}
-
-int atoll_btrfs_open_all(int sysfs, int fd)
+int atoll_btrfs_open_groups(int sysfs, int fd)
 {
     struct btrfs_ioctl_fs_info_args info = {0};
-    char path[GROUP_PATH_CAP];
+    char path[GROUPS_PATH_CAP];
     int dir;
 
     if (ioctl(fd, BTRFS_IOC_FS_INFO, &info) < 0)
         return -errno;
-    group_path(path, info.fsid, ATOLL_BTRFS_ALL);
+    groups_path(path, info.fsid);
     dir = openat(sysfs, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return dir < 0 ? -errno : dir;
+}
+
+/* The number of a group has its level in the upper 16 bits. */
+static int open_group(int groups, uint64_t group)
+{
+    char name[32];
+    int fd;
+
+    (void)snprintf(name, sizeof(name), "%u_%llu", (unsigned)(group >> 48),
+                   (unsigned long long)(group & (ATOLL_BTRFS_ALL - 1)));
+    fd = openat(groups, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+int atoll_btrfs_open_all(int groups)
+{
+    return open_group(groups, ATOLL_BTRFS_ALL);
 }
 
 static int add_figure(int group, const char *name, uint64_t *sum)
@@ -219,9 +225,17 @@ int atoll_btrfs_stored(int group, uint64_t *ret_bytes)
 
 int atoll_btrfs_used(const struct atoll_btrfs_group *group, uint64_t *ret_bytes)
 {
-    ATOLL_AUTOCLOSE int dir = open_group(group);
+    char path[sizeof("/sys/") + GROUPS_PATH_CAP] = "/sys/";
+    ATOLL_AUTOCLOSE int groups = ATOLL_NO_FD;
+    ATOLL_AUTOCLOSE int dir = ATOLL_NO_FD;
     uint64_t sum = 0;
-    int r = dir < 0 ? dir : add_figure(dir, "referenced", &sum);
+    int r;
+
+    groups_path(path + strlen(path), group->file_system);
+    groups = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    r = dir = groups < 0 ? -errno : open_group(groups, group->subvolume);
+    if (r >= 0)
+        r = add_figure(dir, "referenced", &sum);
 
     /* Reservations for metadata are far larger than what is used of them. */
     if (r == 0)
@@ -229,6 +243,30 @@ int atoll_btrfs_used(const struct atoll_btrfs_group *group, uint64_t *ret_bytes)
     if (r == 0)
         *ret_bytes = sum;
     return r;
+}
+
+int atoll_btrfs_unwritten(int groups, uint64_t subvolume, struct atoll_btrfs_unwritten *ret)
+{
+    ATOLL_AUTOCLOSE int dir = open_group(groups, subvolume);
+    struct atoll_btrfs_unwritten sum = {0};
+    int r = dir < 0 ? dir : add_figure(dir, "rsv_data", &sum.data_bytes);
+
+    if (r == 0)
+        r = add_figure(dir, "rsv_meta_pertrans", &sum.metadata_bytes);
+    if (r == 0)
+        r = add_figure(dir, "rsv_meta_prealloc", &sum.metadata_bytes);
+    if (r == 0)
+        *ret = sum;
+    return r;
+}
+
+int atoll_btrfs_is_read_only(int fd)
+{
+    uint64_t flags;
+
+    if (ioctl(fd, BTRFS_IOC_SUBVOL_GETFLAGS, &flags) < 0)
+        return -errno;
+    return (flags & BTRFS_SUBVOL_RDONLY) != 0;
 }
 
 int atoll_btrfs_set_read_only(int fd)

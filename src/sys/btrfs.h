@@ -34,11 +34,23 @@ int atoll_btrfs_limit_all(int fd, uint64_t bytes) ATOLL_MUST_CHECK;
 int atoll_btrfs_make_all(int fd) ATOLL_MUST_CHECK;
 /* Adds the subvolume that has the file to that group. Success also if it is in it. */
 int atoll_btrfs_join_all(int fd) ATOLL_MUST_CHECK;
-/* In a mounted sysfs: a directory with the figures of that group. */
-int atoll_btrfs_open_all(int sysfs, int fd) ATOLL_MUST_CHECK;
+/* In a mounted sysfs: the directory that has one with figures for each group of the file system. */
+int atoll_btrfs_open_groups(int sysfs, int fd) ATOLL_MUST_CHECK;
+/* Below it: that of the group ATOLL_BTRFS_ALL. */
+int atoll_btrfs_open_all(int groups) ATOLL_MUST_CHECK;
 /* What is stored of a group, whose directory this is. */
 int atoll_btrfs_stored(int group, uint64_t *ret_bytes) ATOLL_MUST_CHECK;
+/* What a subvolume has reserved for what is not on the disk yet. Both are at least what will be written:
+ * far more for metadata, of which it grows with the number of changes since the last commit. */
+struct atoll_btrfs_unwritten {
+    uint64_t data_bytes, metadata_bytes;
+};
+int atoll_btrfs_unwritten(int groups, uint64_t subvolume,
+                          struct atoll_btrfs_unwritten *ret) ATOLL_MUST_CHECK;
+/* Waits for a commit. */
 int atoll_btrfs_set_read_only(int fd) ATOLL_MUST_CHECK;
+/* Whether the subvolume whose top this is is read-only: 1 or 0. */
+int atoll_btrfs_is_read_only(int fd) ATOLL_MUST_CHECK;
 /* Names the quota group of a subvolume in sysfs, also for a process that does not see the file system. */
 struct atoll_btrfs_group {
     uint8_t file_system[16];

@@ -245,6 +245,11 @@ int atoll_cgroup_open_file(const struct atoll_cgroups *cg, const char *id,
                       cg->version == 2 ? rows[file].v2 : rows[file].v1, O_RDONLY);
 }
 
+int atoll_cgroups_freezer(const struct atoll_cgroups *cg)
+{
+    return parent_of(cg, ATOLL_CG_FREEZER);
+}
+
 bool atoll_cgroups_can_freeze(const struct atoll_cgroups *cg)
 {
     return cg->version > 0 && parent_of(cg, ATOLL_CG_FREEZER) >= 0;

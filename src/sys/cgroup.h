@@ -119,6 +119,8 @@ int atoll_cgroup_open_file(const struct atoll_cgroups *cg, const char *id,
                            enum atoll_cgroup_file file) ATOLL_MUST_CHECK;
 /* True if groups can be frozen on this host. */
 bool atoll_cgroups_can_freeze(const struct atoll_cgroups *cg);
+/* What atoll_cgroup_is_frozen() reads below; borrowed. */
+int atoll_cgroups_freezer(const struct atoll_cgroups *cg);
 /* Requests the freeze (see atoll_cgroup_is_frozen()), or thaws, which takes effect at once.
  * -EOPNOTSUPP without a freezer. */
 int atoll_cgroup_freeze(const struct atoll_cgroups *cg, const char *id,

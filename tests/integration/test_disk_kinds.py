@@ -1,12 +1,16 @@
 """Which disk a sandbox gets: what it asks for, or a clear refusal."""
 
+import fcntl
 import os
+import signal
+import struct
 from pathlib import Path
 
 import pytest
 
 from boxes import Box
 from conftest import BUILD, running
+from daemons import spawn_of, wait_until
 from rest import Rest
 from resting import kill_daemon, mortal_daemon, spawn_pid
 
@@ -114,3 +118,54 @@ def test_by_the_command_line(mortal):
     mortal.atoll("rm", box, check=True)
     failed = mortal.atoll("create", "--disk-kind", "fast")
     assert failed.returncode != 0 and "--disk-kind" in failed.stderr
+
+
+GETFLAGS, SETFLAGS, READ_ONLY = 0x80089419, 0x4008941A, 2  # of linux/btrfs.h
+
+
+def flags(subvolume, new=None):
+    fd = os.open(subvolume, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if new is not None:
+            fcntl.ioctl(fd, SETFLAGS, struct.pack("Q", new))
+        return struct.unpack("Q", fcntl.ioctl(fd, GETFLAGS, struct.pack("Q", 0)))[0]
+    finally:
+        os.close(fd)
+
+
+def only_layer(daemon):
+    """Its subvolume."""
+    pool = Path(f"/proc/{spawn_pid(daemon)}/root/state/pool")
+    found = [one for one in pool.iterdir() if one.name.startswith("l-")]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_a_layer_is_whole_after_the_host_lost_power(mortal, make):
+    """Its link is on the host's disk, and what was done to the snapshot before that is not."""
+    need_pool(mortal)
+    box = make("cow", limits=SMALL)
+    box.out("echo kept > /home/user/f", user="root")
+    box.out("echo kept > /usr/local/f", user="root")
+    assert box.post("snapshots", {"name": "power"}).status == 201
+    box.destroy()
+    layer = only_layer(mortal)
+    assert os.listdir(layer) == ["u"]
+    wait_until(lambda: flags(layer) == READ_ONLY, 30, lambda: "it does not become read-only")
+    flags(layer, 0)
+    (layer / "u/usr").rename(layer / "u.usr")
+    for made in ("u/usr", "w", "w/work"):
+        (layer / made).mkdir()
+    (layer / "u/etc").mkdir(exist_ok=True)
+    (layer / "u/etc/hosts").write_text("of another sandbox")
+    spawn = spawn_pid(mortal)
+    os.kill(spawn, signal.SIGKILL)
+    wait_until(lambda: spawn_of(mortal.state) not in (None, spawn) and mortal.rest.get("/readyz").status == 200, 30,
+               mortal.log_tail)
+    layer = only_layer(mortal)
+    assert os.listdir(layer) == ["u"] and not (layer / "u/etc/hosts").exists()
+    box = make("cow", template="power", limits=SMALL)
+    assert box.out("cat /home/user/f /usr/local/f") == "kept\nkept"
+    wait_until(lambda: flags(layer) == READ_ONLY, 30, lambda: "it does not become read-only")
+    box.destroy()
+    assert mortal.rest.delete("/api/snapshots/power").status == 204

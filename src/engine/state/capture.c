@@ -108,9 +108,12 @@ static void end(struct capture *c, struct atoll_version *v,
     if (!error)
         atoll_metric_observe(ATOLL_METRIC_SNAPSHOT_SECONDS, ATOLL_LABELS(provider),
                              (double)(atoll_clock_us() - c->began_us) / 1e6);
-    if (facts)
+    if (facts) {
+        atoll_metric_observe(ATOLL_METRIC_FLUSH_SECONDS, ATOLL_LABELS(provider),
+                             (double)facts->flush_us / 1e6);
         atoll_metric_observe(ATOLL_METRIC_FROZEN_SECONDS, ATOLL_LABELS(provider),
                              (double)facts->frozen_us / 1e6);
+    }
     atoll_list_remove(&c->node);
     if (s)
         release_sandbox(s);
