@@ -135,6 +135,10 @@ class Vercel(Service):
     user, uid, home = "vercel-sandbox", 1001, "/home/vercel-sandbox"
 
 
+class Daytona(Service):
+    user, uid, home = "daytona", 1002, "/home/daytona"
+
+
 class Plugin(Place):
     """The example of docs/plugins.md, on the Docker engine."""
 
@@ -148,7 +152,7 @@ class Plugin(Place):
 
 
 KINDS = {"native": Native, "docker": Docker, "gvisor": Gvisor, "plugin": Plugin,
-         **dict.fromkeys(SERVICES, Service), "vercel": Vercel}
+         **dict.fromkeys(SERVICES, Service), "daytona": Daytona, "vercel": Vercel}
 
 
 def processes_with(text):

@@ -36,13 +36,15 @@ static const struct {
                    "daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
                    "www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin\n"
                    "user:x:1000:1000:user:/home/user:/bin/bash\n"
-                   /* Default user of sandboxes for clients of Vercel (api/vercel/). */
+                   /* Default users of sandboxes for clients of Vercel and of Daytona (api/). */
                    "vercel-sandbox:x:1001:1001::/home/vercel-sandbox:/bin/bash\n"
+                   "daytona:x:1002:1002::/home/daytona:/bin/bash\n"
                    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
     {"etc/group", "root:x:0:\ndaemon:x:1:\nadm:x:4:\ntty:x:5:\nsudo:x:27:\nwww-data:x:33:\n"
-                  "users:x:100:\nuser:x:1000:\nvercel-sandbox:x:1001:\nnogroup:x:65534:\n"},
+                  "users:x:100:\nuser:x:1000:\nvercel-sandbox:x:1001:\ndaytona:x:1002:\n"
+                  "nogroup:x:65534:\n"},
     {"etc/shadow", "root:*:19000:0:99999:7:::\nuser:*:19000:0:99999:7:::\n"
-                   "vercel-sandbox:*:19000:0:99999:7:::\n"},
+                   "vercel-sandbox:*:19000:0:99999:7:::\ndaytona:*:19000:0:99999:7:::\n"},
     {"etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
                           "networks: files\nprotocols: files\nservices: files\n"},
     {"etc/host.conf", "multi on\n"},
@@ -257,7 +259,7 @@ static void fingerprint(const char *state_dir, const char *program_dir, char *ou
     static const char *const sources[] = {"/etc/ld.so.cache", "/etc/alternatives",
                                           "/etc/ssl/certs"};
     char path[4096];
-    size_t len = (size_t)snprintf(out, cap, "8");
+    size_t len = (size_t)snprintf(out, cap, "9");
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(sources); i++)
         len = add_time(out, cap, len, sources[i]);

@@ -32,6 +32,8 @@ struct atoll_options {
     enum atoll_network network;
     uint32_t gpus;
     bool read_only; /* its root file system: see struct atoll_spec */
+    /* Where there is no `user`, or one user only, it is the default user that there is. */
+    bool user_is_optional;
     /* When its provider loses it, make it again with the same id, without its files. */
     bool recreate;
     bool checkpoints; /* before and after every command */

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 from daemons import wait_until
+from fake_world import world_of
 from rest import Rest
 from resting import agent_of, kill_daemon, mortal_daemon
 
@@ -170,3 +171,48 @@ def test_a_full_disk_whose_processes_died_is_recovered(control, make):
     assert control.post(f"{path}/stop").status == 200
     assert not shown()["recoverable"]
     assert control.post(f"{path}/recover").status == 400
+
+
+WHO = "id -un; id -u; pwd; echo $HOME; sudo id -un; touch x && stat -c %U x"
+DAYTONA = "daytona\n1002\n/home/daytona\n/home/daytona\nroot\ndaytona"
+
+
+def directory(control, name, kind):
+    return control.get(f"/daytona/toolbox/{name}/{kind}").json["dir"]
+
+
+def test_the_user_is_that_of_daytona(daemon, control, make):
+    name = make()
+    assert control.get(f"/daytona/sandbox/{name}").json["user"] == "daytona"
+    assert directory(control, name, "user-home-dir") == directory(control, name, "work-dir") == "/home/daytona"
+    assert run(control, name, WHO) == DAYTONA
+    killed(daemon)
+    assert control.post(f"/daytona/sandbox/{name}/stop").status == 200
+    assert control.post(f"/daytona/sandbox/{name}/start").status == 200
+    assert run(control, name, WHO) == DAYTONA
+    # A snapshot of it keeps the user, to whom the files belong; so does a fork.
+    assert control.post(f"/daytona/sandbox/{name}/snapshot", {"name": "owned"}).status == 200
+    assert run(control, make(snapshot="owned"), "cat x && " + WHO) == DAYTONA
+    forked = control.post(f"/daytona/sandbox/{name}/fork", {})
+    assert run(control, forked.json["id"], WHO) == DAYTONA
+    assert control.delete(f"/daytona/sandbox/{forked.json['id']}").status == 200
+
+
+def test_another_user_is_the_one_that_was_asked_for(control, make):
+    for user, home in (("user", "/home/user"), ("root", "/root")):
+        name = make(user=user)
+        assert control.get(f"/daytona/sandbox/{name}").json["user"] == user
+        assert run(control, name, "id -un; pwd") == f"{user}\n{home}"
+
+
+def test_a_place_with_one_user_keeps_its_own():
+    """The fake provider has one user, as a host without user namespaces has."""
+    with world_of(native={"enabled": False}) as world:
+        answer = world.rest.post("/daytona/sandbox", {"autoDeleteInterval": 0})
+        assert answer.status == 200 and answer.json["user"] == "user", answer.body
+        name = answer.json["id"]
+        assert world.rest.get(f"/daytona/sandbox/{name}").json["user"] == "user"
+        box = world.rest.get(f"/api/sandboxes/{name}").json
+        assert not [text for text in box.get("warnings", []) if "one user" in text], box
+        assert run(world.rest, name, "echo here") == "here"
+        assert world.rest.delete(f"/daytona/sandbox/{name}").status == 200

@@ -191,8 +191,11 @@ static int choose_snapshot(const struct atoll_api_call *call, const struct atoll
 
     take_size_row(row ? row : &sizes[0], &o->limits);
     o->template_name = DEFAULT_TEMPLATE;
-    if (row)
+    if (row) {
+        o->user_is_optional = !o->user && !q->has_build;
+        o->user = o->user_is_optional ? ATOLL_DAYTONA_USER : o->user;
         return 0;
+    }
     if (atoll_daytona_snapshot_find(call, q->snapshot, &t, err) < 0)
         return atoll_fail(
             err, ATOLL_ERR_INVALID_ARGUMENT, ENOENT,

@@ -16,7 +16,8 @@
 #define ATOLL_DAYTONA_WHO_GONE "the daemon, because its creator went away"
 #define ATOLL_DAYTONA_VERSION "0.190.0" /* of the interface */
 #define ATOLL_DAYTONA_REGION "us"       /* the only region, and the default of `target` */
-#define ATOLL_DAYTONA_USER "user"       /* of sandboxes that name none */
+#define ATOLL_DAYTONA_USER "daytona"    /* of sandboxes with the programs of the host */
+#define ATOLL_DAYTONA_OTHER_USER "user" /* the default user of sandboxes that have no other */
 #define ATOLL_DAYTONA_BUILD_TEMPLATE \
     "daytona-build" /* of versions that single sandboxes are made from; they have no tags */
 #define ATOLL_DAYTONA_DISK_LABEL "atoll.daytona.disk" /* of images: GiB of a snapshot's sandboxes */

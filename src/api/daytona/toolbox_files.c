@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "api/daytona/daytona_internal.h"
 #include "api/daytona/toolbox_internal.h"
 
 #define DEPTH_MAX 64
@@ -157,7 +158,8 @@ void atoll_daytona_file_list(struct atoll_api_call *call, const uint8_t *body AT
 
 struct change {
     struct atoll_api_call *call;
-    char *path, *owner, *group; /* owned; owner and group "": unchanged */
+    char *path, *owner, *group;    /* owned; owner and group "": unchanged */
+    char *home_owner, *home_group; /* owned, or NULL */
     bool has_mode;
     uint32_t mode;
     int status;
@@ -171,6 +173,8 @@ static void change_end(struct change *c, const struct atoll_error *error)
     free(c->path);
     free(c->owner);
     free(c->group);
+    free(c->home_owner);
+    free(c->home_group);
     free(c);
     if (error)
         atoll_toolbox_path_fail(call, error);
@@ -258,15 +262,38 @@ static void chowned(void *arg, const struct atoll_error *error)
         change_mode(arg);
 }
 
-/* Daytona's images have a user of this name. In others it is the one who runs commands. */
+static bool is_daytona(const char *name)
+{
+    return strcmp(name, ATOLL_DAYTONA_USER) == 0;
+}
+
 static char *translate(char *name, const char *user)
 {
-    if (strcmp(name, "daytona") != 0)
+    if (!is_daytona(name))
         return name;
     free(name);
     return copy(user);
 }
 
+static void chown_as_home(struct change *c)
+{
+    c->owner = translate(c->owner, c->home_owner);
+    c->group = translate(c->group, c->home_group);
+    chown_as(c, chowned);
+}
+
+static void chowned_first(void *arg, const struct atoll_error *error)
+{
+    struct change *c = arg;
+
+    if (error && error->kind == ATOLL_ERR_INVALID_ARGUMENT)
+        chown_as_home(c);
+    else
+        chowned(c, error);
+}
+
+/* Clients of Daytona mean the user who runs commands. It has another name where our own default user runs
+ * them, and in images that have no user of this name. */
 static void looked_at_home(void *arg, const struct atoll_am_entry *entry,
                            const struct atoll_error *error)
 {
@@ -276,20 +303,12 @@ static void looked_at_home(void *arg, const struct atoll_am_entry *entry,
         change_end(c, error);
         return;
     }
-    c->owner = translate(c->owner, entry->owner);
-    c->group = translate(c->group, entry->group);
-    chown_as(c, chowned);
-}
-
-static void chowned_first(void *arg, const struct atoll_error *error)
-{
-    struct change *c = arg;
-
-    if (error && error->kind == ATOLL_ERR_INVALID_ARGUMENT &&
-        (strcmp(c->owner, "daytona") == 0 || strcmp(c->group, "daytona") == 0))
-        atoll_files_stat(c->call->engine, c->call->params.id, NULL, ".", looked_at_home, c);
+    c->home_owner = copy(entry->owner);
+    c->home_group = copy(entry->group);
+    if (strcmp(entry->owner, ATOLL_DAYTONA_OTHER_USER) == 0)
+        chown_as_home(c);
     else
-        chowned(c, error);
+        chown_as(c, chowned_first);
 }
 
 /* Relative paths of root begin in another directory. */
@@ -304,7 +323,10 @@ static void looked_before(void *arg, const struct atoll_am_entry *entry,
     }
     free(c->path);
     c->path = copy(entry->path);
-    chown_as(c, chowned_first);
+    if (is_daytona(c->owner) || is_daytona(c->group))
+        atoll_files_stat(c->call->engine, c->call->params.id, NULL, ".", looked_at_home, c);
+    else
+        chown_as(c, chowned);
 }
 
 void atoll_daytona_file_permissions(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,

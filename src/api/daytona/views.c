@@ -185,7 +185,8 @@ static void view_names(struct atoll_json_out *out, const struct atoll_sandbox_vi
     if (!json_object_get(facts, "buildInfo"))
         atoll_json_text(out, "snapshot", *snapshot ? snapshot : v->template_name);
     atoll_json_text(out, "user",
-                    v->options.user && *v->options.user ? v->options.user : ATOLL_DAYTONA_USER);
+                    v->options.user && *v->options.user ? v->options.user
+                                                        : ATOLL_DAYTONA_OTHER_USER);
     atoll_json_text(out, "target", *target ? target : ATOLL_DAYTONA_REGION);
     if (*linked)
         atoll_json_text(out, "linkedSandboxId", linked);

@@ -152,6 +152,21 @@ static void warn_user(struct atoll_sandbox *s)
                    "its commands run as `user`, because this host gives it only one user id");
 }
 
+/* Whether the sandbox can go on with the default user of its root. */
+static bool goes_without_user(struct atoll_sandbox *s, const struct atoll_error *error)
+{
+    if (s->options.user_is_optional && (error->kind == ATOLL_ERR_FAILED_PRECONDITION ||
+                                        error->kind == ATOLL_ERR_INVALID_ARGUMENT)) {
+        atoll_options_set_text(&s->options.user, NULL);
+        return true;
+    }
+    if (error->kind == ATOLL_ERR_FAILED_PRECONDITION) {
+        warn_user(s);
+        return true;
+    }
+    return false;
+}
+
 static void on_user(void *arg, const struct atoll_reply *answer)
 {
     struct atoll_sandbox *s = arg;
@@ -161,10 +176,7 @@ static void on_user(void *arg, const struct atoll_reply *answer)
         (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED,
                          "destroyed while it was being created");
         abandon(s, &err);
-    } else if (answer->error && answer->error->kind == ATOLL_ERR_FAILED_PRECONDITION) {
-        warn_user(s);
-        complete(s);
-    } else if (answer->error) {
+    } else if (answer->error && !goes_without_user(s, answer->error)) {
         abandon(s, answer->error);
     } else {
         complete(s);
@@ -413,15 +425,12 @@ static void adjust(struct handover *h, struct atoll_sandbox *s)
 static void on_handed_user(void *arg, const struct atoll_reply *answer)
 {
     struct handover *h = arg;
-    const struct atoll_error *error = answer->error;
+    const struct atoll_error *error = NULL;
     struct atoll_error gone;
-    struct atoll_sandbox *s;
+    struct atoll_sandbox *s = check_alive(h, &error, &gone);
 
-    if (error && error->kind == ATOLL_ERR_FAILED_PRECONDITION)
-        error = NULL; /* see on_user() */
-    s = check_alive(h, &error, &gone);
-    if (s && !error && answer->error)
-        warn_user(s);
+    if (!error && answer->error && !goes_without_user(s, answer->error))
+        error = answer->error;
     if (error)
         end_handover(h, s, error);
     else

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "base/switches.h"
+#include "engine/json_memory.h"
 #include "engine/state/checkpoint.h"
 #include "sandbox/stack.h"
 
@@ -27,6 +28,7 @@ struct capture {
     char image[64]; /* IMAGE: its name at the provider */
     char layer[34]; /* else: the new layer */
     char *layers;   /* the stack with the new layer, held; owned, or NULL */
+    char *config;   /* of the new version; owned, or NULL */
     int64_t began_us;
     atoll_capture_fn *done;
     atoll_capture_layer_fn *layer_done; /* instead of done: no version is made */
@@ -81,6 +83,7 @@ static void capture_free(struct capture *c)
     if (c->layers)
         atoll_layers_release(c->engine, c->layers);
     free(c->layers);
+    free(c->config);
     free(c);
 }
 
@@ -132,7 +135,7 @@ static struct atoll_version_new describe(const struct capture *c)
         .name = c->name,
         .tags = c->tags,
         .layers = c->layers,
-        .config_json = *c->parent->config ? c->parent->config : NULL,
+        .config_json = c->config,
         .source = c->source,
         .start_cmd = c->parent->start_cmd,
         .ready_cmd = c->parent->ready_cmd,
@@ -237,6 +240,22 @@ static int hold_layers(struct capture *c, const struct atoll_sandbox *s, struct 
     return 0;
 }
 
+/* That of the parent, with the sandbox's own default user: its files belong to that one. Owned. */
+static char *config_of(const struct atoll_sandbox *s)
+{
+    json_t *config = *s->version->config ? atoll_json_load_own(s->version->config) : NULL;
+    char *text = NULL;
+
+    if (s->options.user) {
+        config = config ? config : json_object();
+        (void)json_object_set_new(config, "User", json_string(s->options.user));
+    }
+    if (config && !(text = atoll_json_dump(config, JSON_COMPACT)))
+        abort(); /* a short text: the daemon is crash-only */
+    json_decref(config);
+    return text;
+}
+
 static struct capture *capture_new(struct atoll_sandbox *s,
                                    const struct atoll_capture_request *request)
 {
@@ -245,6 +264,7 @@ static struct capture *capture_new(struct atoll_sandbox *s,
     *c = (struct capture){.engine = s->engine,
                           .source = request->source,
                           .parent = s->version,
+                          .config = config_of(s),
                           .limits = s->spec.limits,
                           .began_us = atoll_clock_us()};
     c->parent->pins++;
