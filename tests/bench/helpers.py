@@ -1,5 +1,6 @@
 """Builds the C helpers and talks to them; finds and removes what a run leaves on the machine."""
 
+import contextlib
 import ctypes
 import os
 import select
@@ -142,9 +143,20 @@ def our_children() -> list:
     return children
 
 
-def kill_orphans() -> int:
-    """Ends every process that descends from us; only right once all helpers are closed."""
+def reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def kill_orphans(patience_s: float = 10) -> int:
+    """Ends every process that descends from us and does not end by itself; only right once all helpers are
+    closed. atoll-spawn ends after its daemon: taking the disk pool down writes what is left."""
     killed = 0
+    deadline = time.monotonic() + patience_s
+    while our_children() and time.monotonic() < deadline:
+        reap()
+        time.sleep(0.02)
     for _ in range(1000):
         children = our_children()
         if not children:

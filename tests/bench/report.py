@@ -180,11 +180,12 @@ def template_lines(scale: dict) -> list:
             lines.append(f"100 MB, 5,000 files, {kind:<6}  cp -a {k['copy_ms']:.0f} ms; snapshot "
                          f"{k['snapshot_ms']:.0f} ms, frozen {k['frozen_ms']:.1f} ms, before {k['flush_ms']:.0f} ms; after 1 MB more {k['again_ms']:.0f} ms, frozen "
                          f"{k['again_frozen_ms']:.1f} ms; {k['copy_ratio']:.2f} times the speed of cp -a")
-            lines.append(f"  create {k['create_ms']:.2f} ms, from it {k['create_of_it_ratio']:.2f} times; {k['forks']} forks "
-                         f"{k['fork_ms']:.0f} ms; with 1 MB changed in each {k['grown_bytes'] / (1 << 20):.0f} MiB more")
-            lines.append(f"  checkpoint of a command {k['checkpoint_ms']:.1f} ms (the command {k['command_ms']:.1f} ms); undo "
-                         f"{k['undo_ms']:.1f} ms, {k['undo_ms'] - k['create_ms']:.1f} ms more than a create; "
-                         f"a fork {k['fork_ratio']:.2f} times a create")
+            lines.append(f"  create {k['create_ms']:.2f} ms, from it {k['create_of_it_ratio']:.2f} times; a fork {k['fork_one_ms']:.1f} ms; "
+                         f"{k['forks']} in one request {k['fork_ms']:.0f} ms, {k['fork_ratio']:.2f} times a create each "
+                         f"(as many creates {k['creates_ms']:.0f} ms); with 1 MB changed in each {k['grown_bytes'] / (1 << 20):.0f} MiB more")
+            lines.append(f"  checkpoint of a command {k['checkpoint_ms']:.1f} ms, after the flush {k['checkpoint_after_flush_ms']:.1f} ms, "
+                         f"frozen {k['checkpoint_frozen_ms']:.1f} ms (the command {k['command_ms']:.1f} ms); undo "
+                         f"{k['undo_ms']:.1f} ms, {k['undo_ms'] - k['create_ms']:.1f} ms more than a create")
     if "tools" in scale:
         t = scale["tools"]
         lines.append(f"exec {t['exec_ms']:.2f} ms, tool Bash {t['bash_ms']:.2f} ms, with 20 rules {t['policed_ms']:.2f} ms, "

@@ -1,6 +1,7 @@
 """Snapshots and forks on each kind of disk: in the copy-on-write pool, in memory, and an image."""
 
 import os
+import re
 import statistics
 import subprocess
 import time
@@ -11,6 +12,7 @@ from network import Api
 
 FILES, BYTES = 5000, 100 << 20
 CHANGED = 1 << 20
+FORKS_COW = 100  # in one request, also with --quick: one snapshot serves all
 # By kind: which disks the daemon makes, and a size at which they are of that kind.
 KINDS = {
     "cow": ("cow", {"memoryMB": 512, "diskMB": 1024}),
@@ -57,6 +59,12 @@ class Place:
         start = time.perf_counter()
         made = self.api.call("POST", f"/api/sandboxes/{sandbox}/fork", {"count": count})["sandboxes"]
         return [one["id"] for one in made], (time.perf_counter() - start) * 1e3
+
+    def seconds_of(self, histogram: str) -> float:
+        """The sum of a histogram of the daemon."""
+        self.api.http.request("GET", "/metrics")
+        text = self.api.http.getresponse().read().decode()
+        return sum(map(float, re.findall(rf"^{histogram}_sum\S* (\S+)$", text, re.M)))
 
     def taken(self) -> int:
         """Bytes of the host's disk."""
@@ -106,6 +114,25 @@ def measure_first(place: Place, copies: Copies, rounds: int) -> tuple[str, dict]
                  "flush_ms": ms["flush_ms"], "snapshot_ms": ms["ms"]}
 
 
+def measure_forks(place: Place, box: str, count: int, create_ms: float) -> dict:
+    """One fork; as many creates as there will be forks; forks in one request, and what they take that write 1 MB each."""
+    single, single_ms = place.fork(box, 1)
+    start = time.perf_counter()
+    created = [place.create() for _ in range(count)]
+    creates_ms = (time.perf_counter() - start) * 1e3
+    for one in [*single, *created]:
+        place.api.destroy(one)
+    before = place.taken()
+    made, fork_ms = place.fork(box, count)
+    for one in made:
+        place.run(one, "sh", "-c", f"head -c {CHANGED} /dev/urandom > /home/user/changed; sync /home/user/changed")
+    grown = place.taken() - before
+    for one in [*made, box]:
+        place.api.destroy(one)
+    return {"fork_one_ms": single_ms, "forks": count, "fork_ms": fork_ms, "fork_ratio": fork_ms / count / create_ms,
+            "creates_ms": creates_ms, "changed_bytes": count * CHANGED, "grown_bytes": grown}
+
+
 def measure_one(place: Place, copies: Copies, rounds: int, forks: int) -> dict:
     box, first = measure_first(place, copies, rounds)
     again = []
@@ -116,20 +143,11 @@ def measure_one(place: Place, copies: Copies, rounds: int, forks: int) -> dict:
     for _ in range(rounds * 10):
         plain.append(place.create_ms())
         of_it.append(place.create_ms(template="first"))
-    before = place.taken()
-    made, fork_ms = place.fork(box, forks)
-    for one in made:
-        place.run(one, "sh", "-c", f"head -c {CHANGED} /dev/urandom > /home/user/changed; sync /home/user/changed")
-    grown = place.taken() - before
-    for one in [*made, box]:
-        place.api.destroy(one)
     create = statistics.median(plain)
-    return {**first,
+    return {**first, **measure_forks(place, box, forks, create),
             "again_frozen_ms": statistics.median(one["frozen_ms"] for one in again),
             "again_ms": statistics.median(one["ms"] for one in again),
-            "create_ms": create, "create_of_it_ratio": statistics.median(of_it) / create,
-            "forks": forks, "fork_ms": fork_ms, "fork_ratio": fork_ms / forks / create,
-            "changed_bytes": forks * CHANGED, "grown_bytes": grown}
+            "create_ms": create, "create_of_it_ratio": statistics.median(of_it) / create}
 
 
 def timed_ms(fn, *args) -> float:
@@ -139,19 +157,24 @@ def timed_ms(fn, *args) -> float:
 
 
 def measure_history(place: Place, rounds: int) -> dict:
-    """What the checkpoint of a command costs, and an undo, which makes the sandbox again."""
+    """What the checkpoint adds to a command, of that without the flush; and an undo, which makes the sandbox again."""
     plain, kept = place.create(), place.create(checkpoints="command")
     without, with_it, undo = [], [], []
+    parts = ("flush", "frozen")
+    before = [place.seconds_of(f"atoll_snapshot_{part}_seconds") for part in parts]
     for number in range(rounds * 10):
         without.append(timed_ms(place.run, plain, "touch", f"/home/user/{number}"))
         with_it.append(timed_ms(place.run, kept, "touch", f"/home/user/{number}"))
+    flush, frozen = ((place.seconds_of(f"atoll_snapshot_{part}_seconds") - start) * 1e3 / len(with_it)
+                     for part, start in zip(parts, before))
     for _ in range(rounds):
         undo.append(timed_ms(place.api.call, "POST", f"/api/sandboxes/{kept}/undo", {}))
         place.run(kept, "true")
     for one in (plain, kept):
         place.api.destroy(one)
-    return {"checkpoint_ms": statistics.median(with_it) - statistics.median(without), "command_ms": statistics.median(without),
-            "undo_ms": statistics.median(undo)}
+    added = statistics.median(with_it) - statistics.median(without)
+    return {"checkpoint_ms": added, "checkpoint_after_flush_ms": added - flush, "checkpoint_frozen_ms": frozen,
+            "command_ms": statistics.median(without), "undo_ms": statistics.median(undo)}
 
 
 def measure_state(fleet, rounds: int, forks: int) -> dict:
@@ -159,5 +182,6 @@ def measure_state(fleet, rounds: int, forks: int) -> dict:
     copies, result = Copies(fleet), {}
     for kind in KINDS:
         place = Place(fleet, kind)
-        result[kind] = measure_one(place, copies, rounds, forks) | measure_history(place, rounds)
+        count = max(forks, FORKS_COW) if kind == "cow" else forks
+        result[kind] = measure_one(place, copies, rounds, count) | measure_history(place, rounds)
     return result
