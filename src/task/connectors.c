@@ -10,6 +10,7 @@
 #include "network/placeholder.h"
 #include "store/connectors.h"
 #include "store/secrets.h"
+#include "task/oauth.h"
 
 #define ARGS_MAX 64
 #define NAMES_MAX 64 /* of variables and headers */
@@ -128,13 +129,11 @@ static int check_type(const json_t *value, const char *where, const char *name,
                : refuse(err, where, name, "\"stdio\", \"http\" or \"sse\"");
 }
 
-static int check_oauth(const json_t *value ATOLL_UNUSED, const char *where,
-                       const char *name ATOLL_UNUSED, struct atoll_error *err)
+/* With the other members: see atoll_oauth_check(). */
+static int check_oauth(const json_t *value, const char *where, const char *name,
+                       struct atoll_error *err)
 {
-    return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                      "%.100s.oauth: Atoll does not log in by OAuth; store the access token as a "
-                      "secret, and give headers {\"Authorization\": \"Bearer ${secret.NAME}\"}",
-                      where);
+    return json_is_object(value) ? 0 : refuse(err, where, name, "an object");
 }
 
 #define LOCAL 1
@@ -151,7 +150,7 @@ static const struct {
     {"url", REMOTE, check_url},
     {"headers", REMOTE, check_map},
     {"type", LOCAL | REMOTE, check_type},
-    {"oauth", LOCAL | REMOTE, check_oauth},
+    {"oauth", REMOTE, check_oauth},
 };
 
 static int check_member(const char *name, const json_t *value, int kind, const char *where,
@@ -165,7 +164,7 @@ static int check_member(const char *name, const json_t *value, int kind, const c
         return atoll_fail(
             err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
             "there is no member %.100s.%.64s; known are command, args, env, cwd, url, "
-            "headers and type",
+            "headers, type and oauth",
             where, name);
     if (!(members[i].kinds & kind))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
@@ -193,6 +192,8 @@ int atoll_connector_check(const json_t *definition, const char *where, struct at
     }
     if (type && (kind == LOCAL) != (strcmp(type, "stdio") == 0))
         return refuse(err, where, "type", "\"stdio\" for a command, \"http\" or \"sse\" for a URL");
+    if (json_object_get(definition, "oauth") && atoll_oauth_check(definition, where, err) < 0)
+        return -EINVAL;
     if (json_dumpb(definition, NULL, 0, JSON_COMPACT) > ATOLL_CONNECTOR_BYTES_MAX)
         return refuse(err, where, "", "at most 64 KiB");
     return 0;
@@ -382,6 +383,10 @@ int atoll_connectors_put(struct atoll_store *store, const char *tenant, const ch
     if (!atoll_connector_is_name(name))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "the name of a connector has 1 to 64 letters, digits, \"_\" and \"-\"");
+    if (json_object_get(definition, "oauth") && strlen(name) > ATOLL_OAUTH_NAME_MAX)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "the name of a connector with oauth has at most %d characters",
+                          ATOLL_OAUTH_NAME_MAX);
     fresh = admit(store, tenant, name, replace, &created, err);
     if (fresh < 0)
         return fresh;

@@ -6,7 +6,7 @@
 /*
  * Connectors: MCP servers by name, stored for each tenant, that tasks give to their agents. A definition is what
  * programs write in "mcpServers": {"command", "args", "env", "cwd"} is started in the sandbox, {"url", "type", "headers"} is
- * elsewhere. Values of env and headers may name secrets: ${secret.NAME}.
+ * elsewhere. Values of env and headers may name secrets: ${secret.NAME}. "oauth" of those elsewhere: task/oauth.h.
  *
  * Blocking: as store/connectors.h. Thread: the loop's.
  */
@@ -17,8 +17,7 @@ struct atoll_store;
 
 /* 1 to 64 characters of A-Z a-z 0-9 _ and -: agents make names of tools from it. */
 bool atoll_connector_is_name(const char *text);
-/* Whether it defines a server. where: its name in the text of the error. INVALID_ARGUMENT; UNIMPLEMENTED for what
- * other programs know and Atoll does not. */
+/* Whether it defines a server. where: its name in the text of the error. INVALID_ARGUMENT. */
 int atoll_connector_check(const json_t *definition, const char *where,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 

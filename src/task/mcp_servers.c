@@ -8,6 +8,7 @@
 #include "store/secrets.h"
 #include "task/connectors.h"
 #include "task/mcp_config.h"
+#include "task/oauth_internal.h"
 #include "task/task_internal.h"
 
 /*
@@ -42,6 +43,14 @@ bool atoll_task_has_mcp(const struct atoll_task *task)
 
 /* --- definitions --- */
 
+static bool is_listed(const json_t *names, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(names); i++)
+        if (strcmp(json_string_value(json_array_get(names, i)), name) == 0)
+            return true;
+    return false;
+}
+
 /* An array of names is an object whose members are the names themselves. */
 static json_t *requested(const struct atoll_task *task)
 {
@@ -54,6 +63,22 @@ static json_t *requested(const struct atoll_task *task)
     if (json_is_object(given))
         (void)json_object_update(all, (json_t *)(uintptr_t)given);
     return all;
+}
+
+/* The access token of a connector with OAuth is a secret like others; "oauth" becomes the connector's name. */
+static void apply_oauth(const char *connector, json_t *definition)
+{
+    json_t *headers = json_object_get(definition, "headers");
+
+    if (!json_object_get(definition, "oauth"))
+        return;
+    if (!headers) {
+        headers = json_object();
+        (void)json_object_set_new(definition, "headers", headers);
+    }
+    (void)json_object_set_new(headers, "Authorization",
+                              json_sprintf("Bearer ${secret." ATOLL_OAUTH_SECRET "%s}", connector));
+    (void)json_object_set_new(definition, "oauth", json_string(connector));
 }
 
 /* The definitions, with the connectors that are named; their values are not complete yet. Owned by the caller. */
@@ -71,6 +96,8 @@ static int find_servers(const struct atoll_task *task, json_t **ret, struct atol
         if (r == 0 && json_is_string(value))
             r = atoll_connectors_find(task->tasks->config.store, task->tenant,
                                       json_string_value(value), &view, &definition, err);
+        if (r == 0 && definition)
+            apply_oauth(json_string_value(value), definition);
         if (r == 0)
             (void)json_object_set_new(all, name, definition ? definition : json_incref(value));
     }
@@ -113,6 +140,59 @@ static bool names_secret(const json_t *map)
 
 /* --- at the start of a task --- */
 
+/* An access token stays outside of the sandbox: it is renewed there. */
+static int needs_outside(const char *server, struct atoll_error *err)
+{
+    return atoll_fail(
+        err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+        "the MCP server %.64s has oauth: it needs a new sandbox of the provider native "
+        "with the network \"bridge\", no \"keys\": \"environment\", and no other server "
+        "of its host with credentials",
+        server);
+}
+
+/* Whether a token for the server can be had, and can be used. */
+static int check_oauth(const struct atoll_task *task, const char *server, const char *connector,
+                       struct atoll_error *err)
+{
+    const char *keys = atoll_task_text(task, "keys");
+    struct atoll_connector_view view;
+    struct atoll_oauth_view token;
+    json_t *definition = NULL;
+    int r;
+
+    if (atoll_task_text(task, "sandboxId") || (keys && strcmp(keys, "environment") == 0))
+        return needs_outside(server, err);
+    r = atoll_connectors_find(task->tasks->config.store, task->tenant, connector, &view,
+                              &definition, err);
+    if (r == 0) {
+        atoll_oauth_look(task->tasks->oauth, task->tenant, connector, definition, &token);
+        if (strcmp(token.state, "login") == 0)
+            r = atoll_oauth_no_login(connector, err);
+    }
+    json_decref(definition);
+    return r;
+}
+
+int atoll_task_mcp_oauth(const struct atoll_task *task, json_t **ret, struct atoll_error *err)
+{
+    json_t *servers = NULL, *names = json_array(), *server;
+    const char *name;
+    int r = atoll_task_has_mcp(task) ? find_servers(task, &servers, err) : 0;
+
+    json_object_foreach(servers, name, server)
+    {
+        if (json_object_get(server, "oauth"))
+            (void)json_array_append(names, json_object_get(server, "oauth"));
+    }
+    json_decref(servers);
+    if (r < 0)
+        json_decref(names);
+    else
+        *ret = names;
+    return r;
+}
+
 int atoll_task_mcp_check(const struct atoll_task *task, const json_t *agent,
                          struct atoll_error *err)
 {
@@ -133,7 +213,13 @@ int atoll_task_mcp_check(const struct atoll_task *task, const json_t *agent,
                        SERVERS_MAX);
     json_object_foreach(servers, name, server)
     {
+        const char *connector = json_string_value(json_object_get(server, "oauth"));
+
         copy = json_deep_copy(server);
+        if (r == 0 && connector)
+            r = check_oauth(task, name, connector, err);
+        if (connector) /* its secret comes later */
+            (void)json_object_del(json_object_get(copy, "headers"), "Authorization");
         if (r == 0)
             r = fill_map(task, name, json_object_get(copy, "env"), err);
         if (r == 0)
@@ -205,19 +291,28 @@ int atoll_task_mcp_plan(struct atoll_task *task, json_t *sandbox, struct atoll_e
     const char *wanted = atoll_task_text(task, "keys");
     json_t *network =
         wanted && strcmp(wanted, "environment") == 0 ? NULL : atoll_task_network(sandbox);
-    json_t *servers = NULL, *server, *outside = json_array();
+    json_t *servers = NULL, *server, *outside = json_array(), *tokens = json_array();
     const char *name;
-    int r = network ? find_servers(task, &servers, err) : 0;
+    int r = find_servers(task, &servers, err);
 
     json_object_foreach(servers, name, server)
     {
-        add_rule(name, server, network, outside);
+        if (network)
+            add_rule(name, server, network, outside);
+        if (json_object_get(server, "oauth"))
+            (void)json_array_append(tokens, json_object_get(server, "oauth"));
+        if (r == 0 && json_object_get(server, "oauth") && !is_listed(outside, name))
+            r = needs_outside(name, err);
     }
     (void)json_object_del(task->facts, OUTSIDE);
+    (void)json_object_del(task->facts, ATOLL_TASK_OAUTH);
     if (r == 0 && json_array_size(outside) > 0)
         atoll_task_note(task, OUTSIDE, json_incref(outside));
+    if (r == 0 && json_array_size(tokens) > 0)
+        atoll_task_note(task, ATOLL_TASK_OAUTH, json_incref(tokens));
     json_decref(servers);
     json_decref(outside);
+    json_decref(tokens);
     return r;
 }
 
@@ -251,14 +346,6 @@ static void hide_headers(json_t *headers)
     }
 }
 
-static bool is_listed(const json_t *names, const char *name)
-{
-    for (size_t i = 0; i < json_array_size(names); i++)
-        if (strcmp(json_string_value(json_array_get(names, i)), name) == 0)
-            return true;
-    return false;
-}
-
 /* All servers with all their values, as far as these belong into the sandbox. */
 static int complete(const struct atoll_task *task, json_t **ret, struct atoll_error *err)
 {
@@ -273,6 +360,9 @@ static int complete(const struct atoll_task *task, json_t **ret, struct atoll_er
     {
         if (is_listed(outside, name))
             hide_headers(json_object_get(server, "headers"));
+        else if (r == 0 && json_object_get(server, "oauth"))
+            r = needs_outside(name, err);
+        (void)json_object_del(server, "oauth");
         if (r == 0)
             r = fill_map(task, name, json_object_get(server, "env"), err);
         if (r == 0)
@@ -384,18 +474,10 @@ static int make_text(struct atoll_task *task, struct atoll_error *err)
                                        "the definitions of the MCP servers are too long");
 }
 
-void atoll_task_mcp_give(struct atoll_task *task, void (*next)(struct atoll_task *task))
+static void write_file(struct atoll_task *task)
 {
-    char place[PLACE_MAX];
     struct atoll_error error;
 
-    /* With the fact, an earlier daemon has written it. */
-    if (!atoll_task_has_mcp(task) ||
-        strcmp(atoll_task_fact(task, GIVEN), place_of(task, place)) == 0) {
-        next(task);
-        return;
-    }
-    task->next = next;
     if (make_text(task, &error) < 0) {
         atoll_task_step_done(task, &error);
         return;
@@ -403,4 +485,24 @@ void atoll_task_mcp_give(struct atoll_task *task, void (*next)(struct atoll_task
     atoll_files_put(task->tasks->config.engine, atoll_task_fact(task, "sandbox_id"), NULL,
                     ATOLL_TASK_MCP_FILE, 0600, task->mcp_text, strlen(task->mcp_text), written,
                     task);
+}
+
+void atoll_task_mcp_give(struct atoll_task *task, void (*next)(struct atoll_task *task))
+{
+    char place[PLACE_MAX];
+
+    /* With the fact, an earlier daemon has written it. */
+    if (!atoll_task_has_mcp(task) ||
+        strcmp(atoll_task_fact(task, GIVEN), place_of(task, place)) == 0) {
+        atoll_oauth_tend(task->tasks->oauth);
+        next(task);
+        return;
+    }
+    task->next = next;
+    atoll_task_oauth_wait(task, write_file);
+}
+
+struct atoll_oauth *atoll_tasks_oauth(const struct atoll_tasks *tasks)
+{
+    return tasks->oauth;
 }

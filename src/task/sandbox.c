@@ -323,7 +323,7 @@ void atoll_task_sandbox(struct atoll_task *task)
     if (r < 0)
         atoll_task_step_done(task, &error);
     else if (!given)
-        create(task);
+        atoll_task_oauth_wait(task, create);
 }
 
 /* --- the layer is made --- */

@@ -38,6 +38,9 @@ struct atoll_task {
     struct atoll_buf read;
     char *memory_text; /* owned; while it is written */
     char *mcp_text;    /* mcp_servers.c: likewise */
+    /* oauth_task.c: after which server it waits for the token, and then */
+    size_t oauth_at;
+    void (*oauth_next)(struct atoll_task *task);
     void (*next)(struct atoll_task *task);
     void (*layer_failed)(struct atoll_task *task, const struct atoll_error *error);
 
@@ -58,6 +61,7 @@ struct atoll_tasks {
     void (*ended)(void *arg, const char *id); /* or NULL */
     void *ended_arg;
     struct atoll_swarms *swarms; /* borrowed; NULL: none yet */
+    struct atoll_oauth *oauth;
 };
 
 /* tasks.c */
@@ -235,6 +239,18 @@ int atoll_task_mcp_plan(struct atoll_task *task, json_t *sandbox,
 void atoll_task_mcp_give(struct atoll_task *task, void (*next)(struct atoll_task *task));
 /* Erases its text, which may have credentials. */
 void atoll_task_mcp_forget(struct atoll_task *task);
+
+/* Names of connectors with OAuth among the servers of the task: an array, owned by the caller. NOT_FOUND. */
+int atoll_task_mcp_oauth(const struct atoll_task *task, json_t **ret,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* oauth_task.c: access tokens of connectors */
+#define ATOLL_TASK_OAUTH "_oauth" /* fact: connectors whose tokens the sandbox uses */
+/* Goes on with `next` when all tokens are good, or ends the step with an error. */
+void atoll_task_oauth_wait(struct atoll_task *task, void (*next)(struct atoll_task *task));
+/* A token that the task waits for was got, or not. */
+void atoll_task_oauth_got(struct atoll_tasks *tasks, const char *task_id,
+                          const struct atoll_error *error);
 
 /* capture.c: files that are kept */
 bool atoll_task_captures(const struct atoll_task *task);

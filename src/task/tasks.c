@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "engine/json_memory.h"
 #include "store/tasks.h"
+#include "task/oauth.h"
 #include "task/task_internal.h"
 
 #define SAID_MAX ((size_t)256 * 1024)
@@ -178,6 +179,8 @@ int atoll_tasks_new(const struct atoll_tasks_config *config, struct atoll_tasks 
         r = atoll_fail_errno(err, errno, "the directory of tasks");
     if (r == 0)
         r = atoll_store_each_task(config->store, ATOLL_STORE_TASK, load_row, tasks, err);
+    if (r == 0)
+        r = atoll_oauth_new(tasks, &tasks->oauth, err);
     if (r < 0) {
         (void)atoll_tasks_free(tasks);
         return r;
@@ -193,6 +196,7 @@ struct atoll_tasks *atoll_tasks_free(struct atoll_tasks *tasks)
 
     if (!tasks)
         return NULL;
+    (void)atoll_oauth_free(tasks->oauth);
     while ((task = atoll_map_next(&tasks->by_id, &pos)))
         task_free(task);
     atoll_map_done(&tasks->by_id);

@@ -609,6 +609,8 @@ OPERATORS = {
         Ask(200, body={"url": "https://mcp.example.org/mcp"}, check=has("type", value="http")),
         Ask(400, body={"url": "ftp://x"}), given=connector),
     "DELETE /api/connectors/{name}": Entry(Ask(204, check=empty), Ask(404, at={"name": "none"}), given=connector, foreign=404),
+    "POST /api/connectors/{name}/login": Entry(
+        Ask(409, body={"code": "x", "state": "y"}), Ask(400, body={"code": "x"}), given=connector),
     "POST /api/prompts/{name}/render": Entry(
         Ask(200, body={"variables": {}}, check=has("text", value="hello")),
         Ask(400, body={"variables": {"x": "1"}}), given=lambda world: {"name": "one"}),

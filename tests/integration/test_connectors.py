@@ -126,8 +126,6 @@ def test_bad_requests(rest):
     for name in ("", "a.b", "a b", "ä", "x" * 65, 5, None):
         assert rest.post("/api/connectors", {"name": name, "command": "x"}).status == 400
     assert rest.post("/api/connectors", {"name": "x", "command": "x", "replace": 1}).status == 400
-    oauth = rest.post("/api/connectors", {"name": "x", "url": "https://a", "oauth": {"client": "y"}})
-    assert oauth.status == 501 and "store the access token as a secret" in oauth.json["error"]["message"]
     for servers, status, reason in ((5, 400, "mcpServers must be"), ([5], 400, "the name of a connector"),
                                     ({"a.b": "x"}, 400, "a name has"), (["nope"], 404, "no connector nope"),
                                     ({"x": {"command": "x", "env": {"A": "${secret.NOPE}"}}}, 409, "the secret NOPE"),

@@ -122,7 +122,7 @@ atoll_rest_handler atoll_rest_gateway_start;
 void atoll_rest_gateway_create(struct atoll_api_call *call, const struct atoll_options *options,
                                const json_t *servers);
 atoll_rest_handler atoll_rest_connector_create, atoll_rest_connector_list, atoll_rest_connector_get,
-    atoll_rest_connector_put, atoll_rest_connector_remove;
+    atoll_rest_connector_put, atoll_rest_connector_remove, atoll_rest_connector_login;
 
 /* artifacts.c: routes for artifacts of destroyed sandboxes, which the check of owners would not
  * find. */

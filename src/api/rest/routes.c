@@ -232,6 +232,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    "/api/connectors/{name}", READ, NONE,  atoll_rest_connector_get, ""},
     {ATOLL_PUT,    "/api/connectors/{name}", WRITE, JSON, atoll_rest_connector_put, ""},
     {ATOLL_DELETE, "/api/connectors/{name}", WRITE, NONE, atoll_rest_connector_remove, ""},
+    {ATOLL_POST,   "/api/connectors/{name}/login", WRITE, JSON, atoll_rest_connector_login, ""},
 
     {ATOLL_GET,    REGISTRY,                          READ, NONE, atoll_rest_registry_get, ""},
     {ATOLL_GET,    REGISTRY "/environments",          READ, NONE, atoll_rest_registry_list, ""},

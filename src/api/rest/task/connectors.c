@@ -8,6 +8,7 @@
 #include "api/kit/list_reply.h"
 #include "api/rest/rest_internal.h"
 #include "engine/json_memory.h"
+#include "task/oauth.h"
 #include "task/task.h"
 
 static struct atoll_store *store_of(const struct atoll_api_call *call)
@@ -48,9 +49,48 @@ static const char *type_of(const json_t *definition)
     return type ? type : json_object_get(definition, "url") ? "http" : "stdio";
 }
 
+/* Without the secret of the client, and without tokens. */
+static void view_oauth(struct atoll_json_out *out, const struct atoll_api_call *call,
+                       const struct atoll_connector_view *view)
+{
+    static const char *const names[][2] = {{"grant", "grant"},
+                                           {"tokenUrl", "token_url"},
+                                           {"clientId", "client_id"},
+                                           {"resource", "resource"}};
+    const json_t *oauth = json_object_get(view->definition, "oauth");
+    const json_t *scopes = json_object_get(oauth, "scopes");
+    struct atoll_oauth_view token;
+    const char *text;
+
+    atoll_oauth_look(atoll_tasks_oauth(call->api->config.tasks), call->caller.tenant, view->name,
+                     view->definition, &token);
+    atoll_json_open(out, "oauth", '{');
+    atoll_json_text(out, "state", token.state);
+    if (token.reason)
+        atoll_json_text(out, "reason", token.reason);
+    if (token.expires_unix_ms > 0)
+        atoll_json_time(out, "expires_at", token.expires_unix_ms);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++)
+        if ((text = json_string_value(json_object_get(oauth, names[i][0]))))
+            atoll_json_text(out, names[i][1], text);
+    if (scopes) {
+        atoll_json_open(out, "scopes", '[');
+        for (size_t i = 0; i < json_array_size(scopes); i++)
+            atoll_json_text(out, NULL, json_string_value(json_array_get(scopes, i)));
+        atoll_json_close(out, ']');
+    }
+    atoll_json_close(out, '}');
+}
+
+struct writer {
+    const struct atoll_api_call *call;
+    struct atoll_json_out *out;
+};
+
 static void write_connector(void *arg, const struct atoll_connector_view *view)
 {
-    struct atoll_json_out *out = arg;
+    const struct writer *w = arg;
+    struct atoll_json_out *out = w->out;
     const json_t *d = view->definition, *args = json_object_get(d, "args");
     const char *url = json_string_value(json_object_get(d, "url"));
     const char *command = json_string_value(json_object_get(d, "command"));
@@ -73,6 +113,8 @@ static void write_connector(void *arg, const struct atoll_connector_view *view)
         view_url(out, url);
     view_names(out, "env", json_object_get(d, "env"));
     view_names(out, "headers", json_object_get(d, "headers"));
+    if (json_object_get(d, "oauth"))
+        view_oauth(out, w->call, view);
     atoll_json_time(out, "created_at", view->created_unix_ms);
     atoll_json_time(out, "updated_at", view->updated_unix_ms);
     atoll_json_close(out, '}');
@@ -89,7 +131,7 @@ static void reply_one(struct atoll_api_call *call, int status, const char *name)
                                   &error);
 
     if (atoll_api_reply_begin(call, r < 0 ? &error : NULL, &buf, &out)) {
-        write_connector(&out, &view);
+        write_connector(&(struct writer){call, &out}, &view);
         atoll_api_reply(call, status, &out);
     }
     json_decref(definition);
@@ -113,6 +155,8 @@ static void put(struct atoll_api_call *call, json_t *root, const char *name, boo
     struct atoll_error error;
     int r = atoll_connector_check(root, name, &error);
 
+    if (r == 0 && replace) /* a token of the old definition is not for the new one */
+        atoll_oauth_forget(atoll_tasks_oauth(call->api->config.tasks), call->caller.tenant, name);
     if (r == 0)
         r = atoll_connectors_put(store_of(call), call->caller.tenant, name, root, replace, &error);
     if (r < 0)
@@ -168,9 +212,10 @@ void atoll_rest_connector_list(struct atoll_api_call *call, const uint8_t *body 
                                size_t n ATOLL_UNUSED)
 {
     struct atoll_list_reply *list = atoll_list_reply_new(call, "connectors", ']');
+    struct writer writer = {call, &list->out};
     struct atoll_error error;
 
-    if (atoll_connectors_each(store_of(call), call->caller.tenant, write_connector, &list->out,
+    if (atoll_connectors_each(store_of(call), call->caller.tenant, write_connector, &writer,
                               &error) < 0)
         atoll_list_reply_done(list, &error);
     else
@@ -182,6 +227,8 @@ void atoll_rest_connector_remove(struct atoll_api_call *call, const uint8_t *bod
 {
     struct atoll_error error;
 
+    atoll_oauth_forget(atoll_tasks_oauth(call->api->config.tasks), call->caller.tenant,
+                       call->params.name);
     if (atoll_connectors_remove(store_of(call), call->caller.tenant, call->params.name, &error) < 0)
         atoll_api_fail(call, &error);
     else

@@ -336,6 +336,10 @@ static int check_servers(const json_t *servers, struct atoll_error *err)
                               "%s: a name has 1 to 64 letters, digits, \"_\" and \"-\"", where);
         if (!json_is_string(value) && atoll_connector_check(value, where, err) < 0)
             return -EINVAL;
+        if (json_object_get(value, "oauth"))
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "%s.oauth: store the server as a connector, and give its name",
+                              where);
     }
     return 0;
 }
