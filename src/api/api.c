@@ -84,6 +84,7 @@ struct atoll_api *atoll_api_new(const struct atoll_api_config *config)
     api->started_unix_ms = atoll_clock_unix_ms();
     if (config->previews)
         api->preview = atoll_preview_server_new(api, config);
+    atoll_api_watch_tokens(api);
     open_facades(api);
     return api;
 }
@@ -102,6 +103,7 @@ struct atoll_api *atoll_api_free(struct atoll_api *api)
     (void)atoll_answers_free(api->own_answers);
     close_facades(api);
     api->preview = atoll_preview_server_free(api->preview);
+    api->token_events = atoll_events_unsubscribe(api->token_events);
     (void)atoll_buckets_free(api->key_rates);
     (void)atoll_buckets_free(api->wrong_keys);
     (void)atoll_buckets_free(api->wrong_signatures);

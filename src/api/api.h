@@ -21,6 +21,7 @@ struct atoll_contexts;     /* interpreter/contexts.h */
 struct atoll_previews;     /* access/previews.h */
 struct atoll_guard;        /* guard/guard.h */
 struct atoll_preview_site; /* api/preview.h */
+struct atoll_ssh_site;     /* api/ssh.h */
 struct atoll_secrets;      /* engine/network/secrets.h */
 struct atoll_swarms;       /* task/swarm.h */
 struct atoll_tasks;        /* task/task.h */
@@ -41,6 +42,7 @@ struct atoll_api_config {
     struct atoll_answers *answers;         /* borrowed; NULL: kept in this process only */
     struct atoll_previews *previews;       /* borrowed; NULL: previews are disabled */
     const struct atoll_preview_site *site; /* borrowed; required with previews */
+    const struct atoll_ssh_site *ssh;      /* borrowed; NULL: no SSH server */
     const uint32_t *facade_options;        /* borrowed; as in api/facade.h; NULL: all 0 */
     const char *cors_origins;              /* borrowed; as for atoll_cors_serve(); NULL: none */
     bool access_log;                       /* logs each request at level debug */

@@ -10,8 +10,9 @@
 struct atoll_api {
     struct atoll_api_config config;
     struct atoll_list sessions;
-    struct atoll_preview_server *preview;   /* owned; NULL: previews are disabled */
-    void *facade_states[ATOLL_FACADES_MAX]; /* owned; in the order of atoll_facades */
+    struct atoll_preview_server *preview;    /* owned; NULL: previews are disabled */
+    struct atoll_subscription *token_events; /* owned; sandbox_token.c */
+    void *facade_states[ATOLL_FACADES_MAX];  /* owned; in the order of atoll_facades */
     const struct atoll_routes *tables[ATOLL_API_TABLES_MAX]; /* of all facades */
     size_t table_count;
     struct atoll_buckets *key_rates, *wrong_keys, *wrong_signatures; /* owned */
@@ -24,6 +25,14 @@ struct atoll_api {
     char id_prefix[9]; /* random per process, so that request ids of two runs differ */
     uint64_t id_count;
 };
+
+/* sandbox_token.c */
+/* Ends the tokens of sandboxes that are gone, and of those that end from now on. */
+void atoll_api_watch_tokens(struct atoll_api *api);
+/* For a request that shows a token of a sandbox: fills call->caller if the token opens the route.
+ * 1: the request shows no token. UNAUTHENTICATED, PERMISSION_DENIED. */
+int atoll_api_authorize_token(struct atoll_api_call *call,
+                              struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* auth_call.c */
 /* Fills call->caller. UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED. */

@@ -107,7 +107,7 @@ int atoll_auth_remove_key(const struct atoll_auth *auth, const char *id, struct 
 
 /* Identifying the caller. */
 
-static const char *shown_key(const struct atoll_http_request *req)
+const char *atoll_auth_shown(const struct atoll_http_request *req)
 {
     const char *authorization = atoll_http_header(req, "authorization");
 
@@ -149,6 +149,8 @@ static int identify_by_key(const struct atoll_auth *auth, const char *key, struc
 static int identify_by_socket(const struct atoll_http_peer *peer, struct atoll_caller *ret,
                               struct atoll_error *err)
 {
+    if (peer->tag == ATOLL_AUTH_NEEDS_KEY)
+        return atoll_fail(err, ATOLL_ERR_UNAUTHENTICATED, EACCES, "this needs a valid API key");
     if (peer->uid != 0 && peer->uid != geteuid())
         return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
                           "this socket serves root and the user the daemon runs as, not uid %u; "
@@ -216,7 +218,7 @@ int atoll_auth_check(const struct atoll_auth *auth, const struct atoll_http_requ
                      struct atoll_caller *ret, struct atoll_error *err)
 {
     struct atoll_http_peer peer = *atoll_http_peer(req);
-    const char *key = shown_key(req), *tenant = atoll_http_header(req, "x-atoll-tenant");
+    const char *key = atoll_auth_shown(req), *tenant = atoll_http_header(req, "x-atoll-tenant");
     struct atoll_caller caller = {.uid = (uid_t)-1};
     bool by_socket = !key && (peer.is_unix || is_local(auth, req, &peer));
     int r = by_socket ? identify_by_socket(&peer, &caller, err)

@@ -16,14 +16,20 @@ struct atoll_auth {
     /* Programs of this host, run by root or the daemon's own user, need no key over TCP either. Pages
      * in a browser do. */
     bool open_loopback;
+    struct atoll_sandbox_tokens *tokens; /* borrowed; NULL: not supported */
 };
+
+/* The tag (struct atoll_http_peer) of connections that always need a key or a token, also from root. */
+#define ATOLL_AUTH_NEEDS_KEY 1
 
 struct atoll_caller {
     char tenant[65]; /* "" while unknown */
     char key_id[33]; /* "" for a caller identified by the socket */
     uid_t uid;       /* set when key_id is "" */
     enum atoll_scope scope;
-    bool every_tenant; /* an admin without X-Atoll-Tenant: finds every id */
+    bool every_tenant;       /* an admin without X-Atoll-Tenant: finds every id */
+    char sandbox_id[33];     /* of a token, which opens nothing else; "" for others */
+    int64_t expires_unix_ms; /* of the token */
 };
 
 /* Ensures that at least one admin key exists, for clients over TCP. If no admin key is stored,
@@ -38,6 +44,8 @@ int atoll_auth_open(const struct atoll_auth *auth, char *new_key,
 int atoll_auth_remove_key(const struct atoll_auth *auth, const char *id,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* The key or token that the request shows; NULL: none. Borrowed. */
+const char *atoll_auth_shown(const struct atoll_http_request *req);
 /* As atoll_access_find(), for a key as the clients of any facade write it. */
 bool atoll_auth_find_key(const struct atoll_auth *auth, const char *shown,
                          struct atoll_key_view *ret);

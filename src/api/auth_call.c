@@ -59,7 +59,9 @@ int atoll_api_authorize(struct atoll_api_call *call, enum atoll_scope needed,
 
     if (needed == ATOLL_SCOPE_PUBLIC)
         return 0;
-    r = atoll_auth_check(&call->api->config.auth, call->req, &call->caller, err);
+    r = atoll_api_authorize_token(call, err);
+    if (r > 0)
+        r = atoll_auth_check(&call->api->config.auth, call->req, &call->caller, err);
     if (r < 0)
         return err->kind == ATOLL_ERR_UNAUTHENTICATED ? refuse_stranger(call, err) : r;
     r = check_rate(call, err);
@@ -195,8 +197,10 @@ int atoll_api_check_owner(struct atoll_api_call *call, struct atoll_error *err)
         return atoll_api_check_ended(call, "sandbox", call->params.id, err);
     if (r < 0)
         return r;
+    atoll_sandbox_get(sandbox, &view);
+    if (call->caller.sandbox_id[0] && strcmp(call->caller.sandbox_id, view.id) != 0)
+        return atoll_engine_no_sandbox(call->params.id, err);
     if (call->caller.every_tenant || atoll_api_sees_sandbox(call, sandbox)) {
-        atoll_sandbox_get(sandbox, &view);
         (void)snprintf(call->params.id, sizeof(call->params.id), "%s", view.id);
         return 0;
     }

@@ -85,14 +85,19 @@ static const char *or_env(const char *value, const char *name)
     return value ? value : getenv(name);
 }
 
-static int set_key(struct atoll_client *client, const char *key, struct atoll_error *err)
+int atoll_link_set_key(struct atoll_client *client, const char *key, struct atoll_error *err)
 {
-    if (!key || !*key || strncmp(client->where, "http", 4) != 0)
-        return 0;
     if ((size_t)snprintf(client->authorization, sizeof(client->authorization), "Bearer %s", key) >=
         sizeof(client->authorization))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the API key is too long");
     return 0;
+}
+
+static int set_key(struct atoll_client *client, const char *key, struct atoll_error *err)
+{
+    if (!key || !*key || strncmp(client->where, "http", 4) != 0)
+        return 0;
+    return atoll_link_set_key(client, key, err);
 }
 
 static int set_up(struct atoll_client *client, const struct atoll_client_options *options,

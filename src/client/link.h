@@ -17,6 +17,10 @@
 int atoll_link_open(const struct atoll_client_options *options, struct atoll_client **ret_client,
                     struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_link_timeout(const struct atoll_client *client);
+/* Sends the key also over a unix socket, where the daemon asks for none from its own user. For programs that
+ * must not be taken for that user. INVALID_ARGUMENT. */
+int atoll_link_set_key(struct atoll_client *client, const char *key,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The value of the Authorization header, or "". Borrowed. */
 const char *atoll_link_authorization(const struct atoll_client *client);
 /* The remedy for the last error, or "". The caller may clear it. */

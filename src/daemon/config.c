@@ -59,6 +59,10 @@ static const struct option {
      "private key of that certificate, PEM"},
     {"tls-names", "ATOLL_TLS_NAMES", KIND_TEXT, AT(tls_names), 512, NULL, "NAME,...",
      "further names of the daemon's own certificate, such as *.example.com (none)"},
+    {"ssh-listen", "ATOLL_SSH_LISTEN", KIND_TEXT, AT(ssh_listen), 256, NULL, "HOST:PORT",
+     "TCP address at which sandboxes are reached by SSH, with tokens (none)"},
+    {"ssh-host", "ATOLL_SSH_HOST", KIND_TEXT, AT(ssh_host), 256, NULL, "NAME",
+     "host name that clients use for --ssh-listen\n(its HOST; for 0.0.0.0 and [::] the one of the API)"},
     {"registry", "ATOLL_REGISTRY", KIND_PATH, AT(registry), ATOLL_CONFIG_PATH_MAX, NULL, "DIR",
      "directory of environments, agents, tools and prompts, YAML\n(registry beside atolld, else the "
      "installed one)"},

@@ -15,6 +15,7 @@ struct atoll_config {
     char socket[ATOLL_CONFIG_PATH_MAX]; /* absolute */
     char listen[256];                   /* HOST:PORT, "" for none */
     char tls_listen[256];               /* HOST:PORT, "" for none */
+    char ssh_listen[256], ssh_host[256];
     char tls_cert[ATOLL_CONFIG_PATH_MAX],
         tls_key[ATOLL_CONFIG_PATH_MAX]; /* "": self-signed, made by the daemon */
     char tls_names[512];                /* further names of that, separated by commas */

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 #include "access/answers.h"
+#include "access/sandbox_tokens.h"
 #include "api/api.h"
 #include "api/rest/rest.h"
 #include "api/signed_url.h"
@@ -20,6 +21,7 @@
 #include "daemon/process.h"
 #include "daemon/providers.h"
 #include "daemon/site.h"
+#include "daemon/ssh.h"
 #include "daemon/watchdog.h"
 #include "engine/json_memory.h"
 #include "guard/guard.h"
@@ -56,6 +58,8 @@ struct daemon {
     struct atoll_access *access;
     struct atoll_audit *audit;
     struct atoll_previews *previews;
+    struct atoll_sandbox_tokens *tokens;
+    struct atoll_daemon_ssh *ssh;
     struct atoll_answers *answers;
     struct atoll_site site;
     struct atoll_api *api;
@@ -118,9 +122,11 @@ static void on_signal(void *arg, int signo)
 
 static void daemon_done(struct daemon *d)
 {
+    d->ssh = atoll_daemon_ssh_close(d->ssh);
     d->server = atoll_http_server_free(d->server);
     d->api = atoll_api_free(d->api);
     d->previews = atoll_previews_free(d->previews);
+    d->tokens = atoll_sandbox_tokens_free(d->tokens);
     d->answers = atoll_answers_free(d->answers);
     d->audit = atoll_audit_close(d->audit);
     d->access = atoll_access_free(d->access);
@@ -481,6 +487,21 @@ static int open_server(struct daemon *d, struct atoll_error *err)
     return r;
 }
 
+static int open_ssh(struct daemon *d, struct atoll_error *err)
+{
+    const struct atoll_daemon_ssh_config config = {
+        .loop = d->loop,
+        .server = d->server,
+        .state_dir = d->config.state,
+        .state_fd = d->state_fd,
+        .programs = d->programs,
+        .listen = d->config.ssh_listen,
+        .host = d->config.ssh_host,
+    };
+
+    return atoll_daemon_ssh_open(&config, &d->ssh, err);
+}
+
 /* The first API key is printed only to a terminal, never to a log. */
 static int open_keys(const struct atoll_auth *auth, struct atoll_error *err)
 {
@@ -507,7 +528,8 @@ static int open_api(struct daemon *d, struct atoll_error *err)
         .swarms = d->swarms,
         .guard = d->guard,
         .secrets = atoll_engine_secrets(d->engine),
-        .auth = {d->access, d->state_fd, d->config.open_loopback},
+        .auth = {d->access, d->state_fd, d->config.open_loopback, NULL},
+        .ssh = atoll_daemon_ssh_site(d->ssh),
         .site = &d->site.site,
         .key_rate = {d->config.key_rate, 4 * d->config.key_rate},
         .wrong_key_rate = {d->config.wrong_key_rate, 2 * d->config.wrong_key_rate},
@@ -524,6 +546,9 @@ static int open_api(struct daemon *d, struct atoll_error *err)
     if (r == 0)
         r = atoll_previews_new(d->store, &d->previews, err);
     config.previews = d->previews;
+    if (r == 0)
+        r = atoll_sandbox_tokens_new(d->store, &d->tokens, err);
+    config.auth.tokens = d->tokens;
     if (r == 0)
         r = atoll_answers_new(d->store, &d->answers, err);
     config.answers = d->answers;
@@ -567,6 +592,8 @@ static int start(struct daemon *d, struct atoll_error *err)
         r = open_guard(d, err);
     if (r == 0)
         r = open_server(d, err);
+    if (r == 0 && *d->config.ssh_listen)
+        r = open_ssh(d, err);
     if (r == 0)
         r = open_signals(d, err);
     if (r == 0)

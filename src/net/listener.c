@@ -264,12 +264,9 @@ static uint16_t bound_port(int fd)
                                             : ((struct sockaddr_in *)&addr)->sin_port);
 }
 
-int atoll_listener_open_tcp(struct atoll_loop *loop, const char *host_port,
-                            atoll_listener_accept_fn *on_accept, void *arg, uint16_t *ret_port,
-                            struct atoll_listener **ret_listener, struct atoll_error *err)
+int atoll_listener_bind_tcp(const char *host_port, uint16_t *ret_port, struct atoll_error *err)
 {
     struct addrinfo *list;
-    uint16_t port;
     int fd = -EADDRNOTAVAIL;
     int r = atoll_address_resolve(host_port, true, &list, err);
 
@@ -284,7 +281,20 @@ int atoll_listener_open_tcp(struct atoll_loop *loop, const char *host_port,
     freeaddrinfo(list);
     if (fd < 0)
         return fail_bind(err, host_port, -fd);
-    port = bound_port(fd);
+    if (ret_port)
+        *ret_port = bound_port(fd);
+    return fd;
+}
+
+int atoll_listener_open_tcp(struct atoll_loop *loop, const char *host_port,
+                            atoll_listener_accept_fn *on_accept, void *arg, uint16_t *ret_port,
+                            struct atoll_listener **ret_listener, struct atoll_error *err)
+{
+    uint16_t port;
+    int fd = atoll_listener_bind_tcp(host_port, &port, err), r;
+
+    if (fd < 0)
+        return fd;
     /* Two sockets can be bound to an address though only one can listen: EADDRINUSE may come here. */
     r = listener_new(loop, fd, false, on_accept, arg, ret_listener, err);
     if (r == -EADDRINUSE)

@@ -32,4 +32,9 @@ int atoll_listener_open_tcp(struct atoll_loop *loop, const char *host_port,
                             struct atoll_listener **ret_listener,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* The bound (close-on-exec, non-blocking) socket without a listener, for a program that listens itself;
+ * owned by the caller. Errors as above. */
+int atoll_listener_bind_tcp(const char *host_port, uint16_t *ret_port,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
+
 struct atoll_listener *atoll_listener_close(struct atoll_listener *l);

@@ -376,6 +376,12 @@ FILES = {
 PREVIEWS = {
     f"POST {BOX}/previews": Entry(Ask(201, body={"port": 8000}, check=has("token")),
                                   Ask(400, body={"port": 0})),
+    # Without --ssh-listen; test_ssh.py has it.
+    f"POST {BOX}/ssh": Entry(Ask(501, body={}), Ask(400, body={"expires_minutes": 0})),
+    f"GET {BOX}/ssh": Entry(Ask(200, check=has("tokens", value=[])), Ask(400, at=NO_ID)),
+    f"DELETE {BOX}/ssh": Entry(Ask(204, check=empty), Ask(400, at=NO_ID)),
+    f"DELETE {BOX}/ssh/{{name}}": Entry(Ask(404, at={"name": "none"}), Ask(400, at={**NO_ID, "name": "none"})),
+    "GET /api/sandbox-token": Entry(Ask(404), None),
     f"GET {BOX}/previews": Entry(Ask(200, check=has("previews", 0, "port", value=8000)),
                                  Ask(400, at=NO_ID), given=preview),
     f"DELETE {BOX}/previews/{{port}}": Entry(Ask(204, check=empty), Ask(400, at={"port": "0"}),

@@ -113,6 +113,12 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    BOX "/previews",        WRITE, NONE,   atoll_rest_preview_list, ""},
     {ATOLL_DELETE, BOX "/previews/{port}", WRITE, NONE,   atoll_rest_preview_remove, ""},
 
+    {ATOLL_POST,   BOX "/ssh",             WRITE, JSON,   atoll_rest_ssh_create, ""},
+    {ATOLL_GET,    BOX "/ssh",             WRITE, NONE,   atoll_rest_ssh_list, ""},
+    {ATOLL_DELETE, BOX "/ssh",             WRITE, NONE,   atoll_rest_ssh_remove, ""},
+    {ATOLL_DELETE, BOX "/ssh/{name}",      WRITE, NONE,   atoll_rest_ssh_remove, ""},
+    {ATOLL_GET,    "/api/sandbox-token",   READ,  NONE,   atoll_rest_sandbox_token, ""},
+
     {ATOLL_GET,    "/api/tools",           READ,  NONE,   atoll_rest_tool_list, "format"},
     {ATOLL_POST,   BOX "/mcp",             WRITE, JSON,   atoll_rest_gateway_start, ""},
     {ATOLL_GET,    "/api/tools/policy",    READ,  NONE,   atoll_rest_tenant_policy_get, ""},

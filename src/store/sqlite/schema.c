@@ -362,5 +362,13 @@ const char *const atoll_db_migrations[] = {
      "  policy BLOB" /* sealed */
      ") WITHOUT ROWID;"
      "ALTER TABLE sandboxes ADD COLUMN tool_policy BLOB;"), /* sealed */
+    /* tokens that open one sandbox */
+    ("CREATE TABLE sandbox_tokens ("
+     "  id TEXT PRIMARY KEY,"
+     "  sandbox_id TEXT NOT NULL,"
+     "  sha256 BLOB NOT NULL UNIQUE,"
+     "  created_unix_ms INTEGER NOT NULL,"
+     "  expires_unix_ms INTEGER NOT NULL"
+     ") WITHOUT ROWID;"),
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

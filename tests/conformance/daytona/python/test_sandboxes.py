@@ -1,6 +1,8 @@
 """The control plane, method by method, with the synchronous client and the asynchronous one."""
 
 import asyncio
+import shlex
+import subprocess
 
 import pytest
 from daytona import (AsyncDaytona, CreateSandboxFromImageParams, CreateSnapshotParams, DaytonaError,
@@ -114,3 +116,24 @@ def test_asynchronous_client():
                 await sandbox.delete()
 
     assert asyncio.run(session()) == ("hello", "started")
+
+
+def test_ssh_access(create):
+    sandbox = create()
+    try:
+        access = sandbox.create_ssh_access(expires_in_minutes=5)
+    except DaytonaError as error:
+        if error.status_code != 501:
+            raise
+        pytest.skip("atoll-ssh is not built: libssh is missing")
+    first, *command = shlex.split(access.ssh_command)
+    assert first == "ssh" and access.sandbox_id == sandbox.id
+    ssh = [first, "-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o",
+           "UserKnownHostsFile=/dev/null", *command]
+    done = subprocess.run([*ssh, "echo $((6 * 7)); exit 3"], capture_output=True, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (3, b"42\n"), done
+    seen = sandbox.validate_ssh_access(access.token)
+    assert seen.valid and seen.sandbox_id == sandbox.id
+    sandbox.revoke_ssh_access(access.token)
+    assert not sandbox.validate_ssh_access(access.token).valid
+    assert subprocess.run([*ssh, "true"], capture_output=True, stdin=subprocess.DEVNULL).returncode == 255
