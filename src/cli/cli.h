@@ -128,6 +128,7 @@ extern const struct atoll_cli_verb atoll_cli_secret_create;
 extern const struct atoll_cli_verb atoll_cli_secret_ls;
 extern const struct atoll_cli_verb atoll_cli_secret_rm;
 extern const struct atoll_cli_verb atoll_cli_connector_create;
+extern const struct atoll_cli_verb atoll_cli_connector_login;
 extern const struct atoll_cli_verb atoll_cli_connector_ls;
 extern const struct atoll_cli_verb atoll_cli_connector_show;
 extern const struct atoll_cli_verb atoll_cli_connector_rm;

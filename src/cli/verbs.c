@@ -94,6 +94,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_secret_ls,
     &atoll_cli_secret_rm,
     &atoll_cli_connector_create,
+    &atoll_cli_connector_login,
     &atoll_cli_connector_ls,
     &atoll_cli_connector_show,
     &atoll_cli_connector_rm,

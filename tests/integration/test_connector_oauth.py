@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import threading
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -311,6 +312,26 @@ def test_a_login(world):
     world.rest.delete("/api/secrets/oauth.far")
     run(world)
     assert world.asked[-1]["refresh_token"] == "canary-refresh-1" and world.asked[-1]["client_id"] == "registered-1"
+
+
+def test_a_login_with_the_command_line(world):
+    world.atoll("connector", "create", "far", "--url", MCP, check=True)
+    cli = subprocess.Popen([world.build / "atoll", "connector", "login", "far", "--scope", "all"], env=world.env, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert cli.stderr.readline() == "Open this URL in a browser of this machine:\n"
+        asked, back = authorize(world, cli.stderr.readline().strip())
+        assert asked["scope"] == "all" and asked["redirect_uri"].startswith("http://127.0.0.1:")
+        for other in (back.replace("state=", "state=x"), back.replace("callback", "favicon.ico")):
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                urllib.request.urlopen(other)
+        assert b"close this page" in urllib.request.urlopen(back).read()
+        assert cli.wait(60) == 0 and cli.stdout.read() == "far: logged in\n", cli.stderr.read()
+    finally:
+        cli.kill()
+        cli.communicate()
+    run(world)
+    assert world.used[-1] == world.tokens[-1]
 
 
 @pytest.mark.parametrize("change, why", [
