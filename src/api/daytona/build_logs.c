@@ -76,7 +76,7 @@ static bool find_of_sandbox(struct atoll_api_call *call, char out[ATOLL_VERSION_
     json_t *facts = sandbox ? atoll_daytona_facts(sandbox) : NULL;
 
     (void)snprintf(out, ATOLL_VERSION_ID_LEN + 1, "%s",
-                   w ? atoll_daytona_waiting_build(w) : atoll_daytona_fact_text(facts, "buildId"));
+                   w ? atoll_daytona_waiting_build(w) : atoll_fact_text(facts, "buildId"));
     json_decref(facts);
     if (!*out)
         atoll_daytona_refuse(call, 404, NULL, "Sandbox %.64s has no build", call->params.id);

@@ -82,9 +82,9 @@ int atoll_daytona_apply_idle(struct atoll_engine *engine, const char *id, struct
 {
     const struct atoll_sandbox *sandbox = atoll_engine_find(engine, id);
     json_t *facts = atoll_daytona_facts(sandbox);
-    int64_t stop = atoll_daytona_fact_number(facts, ATOLL_DAYTONA_AUTO_STOP, 0);
-    int64_t pause = atoll_daytona_fact_number(facts, ATOLL_DAYTONA_AUTO_PAUSE, 0);
-    int64_t destroy = atoll_daytona_fact_number(facts, ATOLL_DAYTONA_AUTO_DELETE, -1);
+    int64_t stop = atoll_fact_number(facts, ATOLL_DAYTONA_AUTO_STOP, 0);
+    int64_t pause = atoll_fact_number(facts, ATOLL_DAYTONA_AUTO_PAUSE, 0);
+    int64_t destroy = atoll_fact_number(facts, ATOLL_DAYTONA_AUTO_DELETE, -1);
     enum atoll_at_deadline then = ATOLL_DEADLINE_DESTROY;
     struct atoll_sandbox_view view;
 

@@ -217,12 +217,6 @@ static int choose_snapshot(const struct atoll_api_call *call, const struct atoll
 
 /* Facts. */
 
-static void put_text(json_t *facts, const char *name, const char *text)
-{
-    if (text && *text)
-        (void)json_object_set_new(facts, name, json_string(text));
-}
-
 static json_t *build_info(const struct atoll_daytona_create *q)
 {
     char now[ATOLL_CLOCK_TEXT_MAX];
@@ -235,14 +229,15 @@ static json_t *build_info(const struct atoll_daytona_create *q)
 static int make_facts(const struct atoll_daytona_create *q, struct atoll_body *body,
                       const char **ret, struct atoll_error *err)
 {
-    json_t *facts = atoll_daytona_facts_new();
+    json_t *facts = atoll_facts_new(&atoll_daytona_kind);
     char *text;
 
-    put_text(facts, "snapshot", q->snapshot && *q->snapshot ? q->snapshot : sizes[0].name);
-    put_text(facts, "target", q->target);
-    put_text(facts, "networkAllowList", q->addresses);
-    put_text(facts, "domainAllowList", q->domains);
-    put_text(facts, "linkedSandboxId", q->linked);
+    atoll_fact_put_text(facts, "snapshot",
+                        q->snapshot && *q->snapshot ? q->snapshot : sizes[0].name);
+    atoll_fact_put_text(facts, "target", q->target);
+    atoll_fact_put_text(facts, "networkAllowList", q->addresses);
+    atoll_fact_put_text(facts, "domainAllowList", q->domains);
+    atoll_fact_put_text(facts, "linkedSandboxId", q->linked);
     (void)json_object_set_new(facts, "public", json_boolean(q->is_public));
     (void)json_object_set_new(facts, "networkBlockAll", json_boolean(q->block_all));
     (void)json_object_set_new(facts, ATOLL_DAYTONA_AUTO_STOP, json_integer(q->minutes.stop));

@@ -244,14 +244,14 @@ static bool is_wanted(const struct query *q, const struct atoll_sandbox_view *v,
         return false;
     if ((q->id && !strstr(v->id, q->id)) || (q->name && !strstr(name_of(v), q->name)))
         return false;
-    if ((q->is_public >= 0 && q->is_public != atoll_daytona_fact_flag(facts, "public")) ||
+    if ((q->is_public >= 0 && q->is_public != atoll_fact_flag(facts, "public")) ||
         (q->is_recoverable >= 0 && q->is_recoverable != recoverable))
         return false;
     return is_listed(q, "states", state) &&
            is_listed(q, "snapshots",
-                     or_default(atoll_daytona_fact_text(facts, "snapshot"), v->template_name)) &&
+                     or_default(atoll_fact_text(facts, "snapshot"), v->template_name)) &&
            is_listed(q, "regionIds",
-                     or_default(atoll_daytona_fact_text(facts, "target"), ATOLL_DAYTONA_REGION)) &&
+                     or_default(atoll_fact_text(facts, "target"), ATOLL_DAYTONA_REGION)) &&
            is_sized(q, v) && has_labels(q, v->options.metadata_json);
 }
 
@@ -275,7 +275,7 @@ static void put_key(const struct query *q, const struct atoll_sandbox_view *v, c
         put_time(out, v->created_unix_ms);
         return;
     case BY_UPDATED:
-        put_time(out, atoll_daytona_fact_number(facts, "updated", v->created_unix_ms));
+        put_time(out, atoll_fact_number(facts, "updated", v->created_unix_ms));
         return;
     case BY_NAME:
         text = name_of(v);
@@ -284,7 +284,7 @@ static void put_key(const struct query *q, const struct atoll_sandbox_view *v, c
         text = atoll_daytona_state(v, facts);
         break;
     case BY_SNAPSHOT:
-        text = atoll_daytona_fact_text(facts, "snapshot");
+        text = atoll_fact_text(facts, "snapshot");
         break;
     case BY_ID:
     case BY_REGION: /* all are in one, so that the id decides */

@@ -89,10 +89,9 @@ static int store(struct atoll_api_call *call, const struct settings *s, char **r
     keep_text(facts, "networkAllowList", s->addresses);
     keep_text(facts, "domainAllowList", s->domains);
     if (r == 0)
-        r = atoll_daytona_policy(atoll_daytona_fact_flag(facts, "networkBlockAll"),
-                                 atoll_daytona_fact_text(facts, "networkAllowList"),
-                                 atoll_daytona_fact_text(facts, "domainAllowList"), ret_policy,
-                                 err);
+        r = atoll_daytona_policy(atoll_fact_flag(facts, "networkBlockAll"),
+                                 atoll_fact_text(facts, "networkAllowList"),
+                                 atoll_fact_text(facts, "domainAllowList"), ret_policy, err);
     if (r == 0)
         r = atoll_daytona_facts_store(call->engine, call->params.id, facts, err);
     json_decref(facts);

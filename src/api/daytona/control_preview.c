@@ -55,7 +55,7 @@ static void sign(const struct atoll_api *api, const char *head, uint16_t port, c
     sandbox = atoll_engine_find(api->config.engine, id);
     if (sandbox)
         facts = atoll_daytona_facts(sandbox);
-    number = atoll_daytona_fact_number(facts, "keyNumber", 0);
+    number = atoll_fact_number(facts, "keyNumber", 0);
     json_decref(facts);
     (void)snprintf(name, sizeof(name), "%.*s:%u", ID_LEN + END_LEN, head, port);
     if (number > 0)
@@ -255,7 +255,7 @@ static bool may_visit(const struct atoll_api *api, const struct atoll_http_reque
     if (shown)
         return atoll_token_fits(shown, token);
     facts = atoll_daytona_facts(sandbox);
-    open = atoll_daytona_made_here(facts) && atoll_daytona_fact_flag(facts, "public");
+    open = !atoll_facts_are_foreign(facts) && atoll_fact_flag(facts, "public");
     json_decref(facts);
     return open;
 }

@@ -15,7 +15,7 @@ static const struct atoll_sandbox *find(struct atoll_api_call *call, struct atol
     const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
     json_t *facts = sandbox ? atoll_daytona_facts(sandbox) : NULL;
 
-    if (!sandbox || atoll_daytona_fact_flag(facts, "destroyed")) {
+    if (!sandbox || atoll_fact_flag(facts, "destroyed")) {
         json_decref(facts);
         atoll_daytona_no_sandbox(call);
         return NULL;
@@ -120,8 +120,7 @@ void atoll_daytona_remove(struct atoll_api_call *call, const uint8_t *body ATOLL
 static int clear_marks(struct atoll_api_call *call, struct atoll_error *err)
 {
     json_t *facts = atoll_daytona_facts(atoll_engine_find(call->engine, call->params.id));
-    bool marked =
-        atoll_daytona_fact_flag(facts, "archived") || atoll_daytona_fact_flag(facts, "halted");
+    bool marked = atoll_fact_flag(facts, "archived") || atoll_fact_flag(facts, "halted");
     int r = 0;
 
     (void)json_object_del(facts, "archived");
@@ -186,7 +185,7 @@ void atoll_daytona_stop(struct atoll_api_call *call, const uint8_t *body ATOLL_U
     if (!find(call, &v, &facts))
         return;
     state = atoll_daytona_state(&v, facts);
-    ephemeral = atoll_daytona_fact_number(facts, ATOLL_DAYTONA_AUTO_DELETE, -1) == 0;
+    ephemeral = atoll_fact_number(facts, ATOLL_DAYTONA_AUTO_DELETE, -1) == 0;
     json_decref(facts);
     if (is_changing(state))
         refuse_change(call);

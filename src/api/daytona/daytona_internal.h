@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include "api/daytona/daytona.h"
 #include "api/fields.h"
+#include "api/kit/facts.h"
 #include "api/kit/origin.h"
 #include "api/preview_rules.h"
 #include "base/list.h"
@@ -58,15 +59,11 @@ void atoll_daytona_fail(struct atoll_api_call *call, int status, const struct at
 #define ATOLL_DAYTONA_AUTO_PAUSE "autoPauseInterval"
 #define ATOLL_DAYTONA_AUTO_ARCHIVE "autoArchiveInterval"
 #define ATOLL_DAYTONA_AUTO_DELETE "autoDeleteInterval"
+extern const struct atoll_facts_kind atoll_daytona_kind;
 /* A new reference; defaults for a sandbox of another facade. */
 json_t *atoll_daytona_facts(const struct atoll_sandbox *sandbox);
-json_t *atoll_daytona_facts_new(void);
-bool atoll_daytona_made_here(const json_t *facts);
 int atoll_daytona_facts_store(struct atoll_engine *engine, const char *id, json_t *facts,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
-const char *atoll_daytona_fact_text(const json_t *facts, const char *name); /* or "" */
-int64_t atoll_daytona_fact_number(const json_t *facts, const char *name, int64_t otherwise);
-bool atoll_daytona_fact_flag(const json_t *facts, const char *name);
 /* Sets one member and stores the facts; takes ownership of the value. */
 int atoll_daytona_change(struct atoll_engine *engine, const char *id, const char *name,
                          json_t *value, struct atoll_error *err) ATOLL_MUST_CHECK;

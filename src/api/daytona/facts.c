@@ -1,93 +1,31 @@
 /*
- * Facts: what this facade stores about a sandbox in addition to the engine's record, as facade_json.
+ * Facts: what this facade stores about a sandbox in addition to the engine's record.
  */
-#include <string.h>
 #include "api/daytona/daytona_internal.h"
-#include "base/clock.h"
-#include "engine/json_memory.h"
 
-#define MARK "daytona" /* value of "facade" in our own facts */
+/* A sandbox of another facade ends as it would there. */
+const struct atoll_facts_kind atoll_daytona_kind = {
+    .facade = "daytona",
+    .foreign = "{\"" ATOLL_DAYTONA_AUTO_STOP "\":0,\"" ATOLL_DAYTONA_AUTO_PAUSE
+               "\":0,\"" ATOLL_DAYTONA_AUTO_ARCHIVE "\":0,\"" ATOLL_DAYTONA_AUTO_DELETE "\":-1}",
+    .changed = "updated",
+    .subject = "Sandbox with ID or name",
+    .max = ATOLL_DAYTONA_FACTS_MAX,
+};
 
 json_t *atoll_daytona_facts(const struct atoll_sandbox *sandbox)
 {
-    struct atoll_sandbox_view view;
-    const char *facade;
-    json_t *root;
-
-    atoll_sandbox_get(sandbox, &view);
-    root = atoll_json_load_own(view.options.facade_json);
-    facade = json_string_value(json_object_get(root, "facade"));
-    if (facade && strcmp(facade, MARK) == 0)
-        return root;
-    json_decref(root);
-    /* A sandbox of another facade ends as it would there. */
-    return json_pack("{s:s,s:i,s:i,s:i,s:i,s:b}", "facade", "", ATOLL_DAYTONA_AUTO_STOP, 0,
-                     ATOLL_DAYTONA_AUTO_PAUSE, 0, ATOLL_DAYTONA_AUTO_ARCHIVE, 0,
-                     ATOLL_DAYTONA_AUTO_DELETE, -1, "foreign", 1);
-}
-
-json_t *atoll_daytona_facts_new(void)
-{
-    return json_pack("{s:s}", "facade", MARK);
-}
-
-bool atoll_daytona_made_here(const json_t *facts)
-{
-    return !json_is_true(json_object_get(facts, "foreign"));
+    return atoll_facts_of(&atoll_daytona_kind, sandbox);
 }
 
 int atoll_daytona_facts_store(struct atoll_engine *engine, const char *id, json_t *facts,
                               struct atoll_error *err)
 {
-    ATOLL_AUTOFREE char *text = NULL;
-    int r;
-
-    (void)json_object_set_new(facts, "facade", json_string(MARK));
-    (void)json_object_del(facts, "foreign");
-    (void)json_object_set_new(facts, "updated", json_integer(atoll_clock_unix_ms()));
-    text = atoll_json_dump(facts, JSON_COMPACT);
-    if (!text)
-        return atoll_fields_no_memory(err);
-    if (strlen(text) > ATOLL_DAYTONA_FACTS_MAX)
-        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, 0, "the settings are larger than 64 KiB");
-    else
-        r = atoll_engine_set_facade(engine, id, text, err);
-    return r;
-}
-
-const char *atoll_daytona_fact_text(const json_t *facts, const char *name)
-{
-    const char *text = json_string_value(json_object_get(facts, name));
-
-    return text ? text : "";
-}
-
-int64_t atoll_daytona_fact_number(const json_t *facts, const char *name, int64_t otherwise)
-{
-    const json_t *value = json_object_get(facts, name);
-
-    return json_is_integer(value) ? json_integer_value(value) : otherwise;
-}
-
-bool atoll_daytona_fact_flag(const json_t *facts, const char *name)
-{
-    return json_is_true(json_object_get(facts, name));
+    return atoll_facts_store(&atoll_daytona_kind, engine, id, facts, err);
 }
 
 int atoll_daytona_change(struct atoll_engine *engine, const char *id, const char *name,
                          json_t *value, struct atoll_error *err)
 {
-    const struct atoll_sandbox *sandbox = atoll_engine_find(engine, id);
-    json_t *facts = sandbox ? atoll_daytona_facts(sandbox) : NULL;
-    int r;
-
-    if (!facts) {
-        json_decref(value);
-        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, 0, "Sandbox with ID or name %.64s not found",
-                          id);
-    }
-    (void)json_object_set_new(facts, name, value);
-    r = atoll_daytona_facts_store(engine, id, facts, err);
-    json_decref(facts);
-    return r;
+    return atoll_facts_change(&atoll_daytona_kind, engine, id, name, value, err);
 }

@@ -27,7 +27,7 @@ void atoll_daytona_sandbox_token(const struct atoll_api *api, const char *sandbo
 {
     const struct atoll_sandbox *sandbox = atoll_engine_find(api->config.engine, sandbox_id);
     json_t *facts = sandbox ? atoll_daytona_facts(sandbox) : NULL;
-    int64_t number = atoll_daytona_fact_number(facts, "keyNumber", 0);
+    int64_t number = atoll_fact_number(facts, "keyNumber", 0);
     char name[100];
 
     /* Before the first rotation the name is the id alone: tokens of earlier versions remain valid. */

@@ -23,7 +23,7 @@ static void make_key(const struct atoll_api *api, const struct atoll_sandbox *sa
 
     atoll_sandbox_get(sandbox, &v);
     (void)snprintf(name, sizeof(name), "%s:%lld", v.id,
-                   (long long)atoll_daytona_fact_number(facts, "keyNumber", 0));
+                   (long long)atoll_fact_number(facts, "keyNumber", 0));
     json_decref(facts);
     atoll_token_make(api, "atoll daytona files 1", name, out);
 }
@@ -113,7 +113,7 @@ void atoll_daytona_rotate_key(struct atoll_api_call *call, const uint8_t *body A
 {
     const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
     json_t *facts = atoll_daytona_facts(sandbox);
-    int64_t number = atoll_daytona_fact_number(facts, "keyNumber", 0);
+    int64_t number = atoll_fact_number(facts, "keyNumber", 0);
     struct atoll_error error;
 
     json_decref(facts);

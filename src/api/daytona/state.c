@@ -101,22 +101,22 @@ static bool look_at(struct atoll_daytona *daytona, const struct atoll_sandbox *s
 {
     json_t *facts = atoll_daytona_facts(sandbox);
     struct atoll_sandbox_view v;
-    int64_t destroy_at = atoll_daytona_fact_number(facts, "destroyAt", 0);
-    int64_t destroy = atoll_daytona_fact_number(facts, ATOLL_DAYTONA_AUTO_DELETE, -1);
-    int64_t archived = atoll_daytona_fact_number(facts, ATOLL_DAYTONA_AUTO_ARCHIVE, 0);
+    int64_t destroy_at = atoll_fact_number(facts, "destroyAt", 0);
+    int64_t destroy = atoll_fact_number(facts, ATOLL_DAYTONA_AUTO_DELETE, -1);
+    int64_t archived = atoll_fact_number(facts, ATOLL_DAYTONA_AUTO_ARCHIVE, 0);
     bool stands, over;
 
     atoll_sandbox_get(sandbox, &v);
     stands = v.state == ATOLL_SANDBOX_STOPPED ||
-             (v.state == ATOLL_SANDBOX_PAUSED && atoll_daytona_fact_flag(facts, "halted"));
-    over = atoll_daytona_fact_flag(facts, "destroyed") || (destroy_at > 0 && now >= destroy_at) ||
+             (v.state == ATOLL_SANDBOX_PAUSED && atoll_fact_flag(facts, "halted"));
+    over = atoll_fact_flag(facts, "destroyed") || (destroy_at > 0 && now >= destroy_at) ||
            (stands && destroy >= 0 && is_over(v.paused_unix_ms, destroy, now));
-    if (!over && stands && archived > 0 && !atoll_daytona_fact_flag(facts, "archived") &&
+    if (!over && stands && archived > 0 && !atoll_fact_flag(facts, "archived") &&
         is_over(v.paused_unix_ms, archived, now))
         archive(daytona, &v);
     /* The engine itself tries again to remove what could not be removed. */
-    over = over && atoll_daytona_made_here(facts) && v.state != ATOLL_SANDBOX_STOPPING &&
-           !(v.state == ATOLL_SANDBOX_FAILED && atoll_daytona_fact_flag(facts, "destroyed"));
+    over = over && !atoll_facts_are_foreign(facts) && v.state != ATOLL_SANDBOX_STOPPING &&
+           !(v.state == ATOLL_SANDBOX_FAILED && atoll_fact_flag(facts, "destroyed"));
     json_decref(facts);
     return over;
 }

@@ -181,7 +181,7 @@ static void keep_size(const struct atoll_api_call *call, const char *exec_id, st
     json_t *facts = facts_of(call);
     struct atoll_error error;
 
-    if (facts && atoll_daytona_made_here(facts))
+    if (facts && !atoll_facts_are_foreign(facts))
         (void)!atoll_daytona_change(call->engine, call->params.id, SIZES,
                                     sizes_with(call, facts, exec_id, size), &error);
     json_decref(facts);

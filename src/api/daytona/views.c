@@ -15,18 +15,18 @@
 
 static const char *state_of_kept(const struct atoll_sandbox_view *v, const json_t *facts)
 {
-    if (atoll_daytona_fact_flag(facts, "archived"))
+    if (atoll_fact_flag(facts, "archived"))
         return "archived";
-    if (v->state == ATOLL_SANDBOX_PAUSED && !atoll_daytona_fact_flag(facts, "halted"))
+    if (v->state == ATOLL_SANDBOX_PAUSED && !atoll_fact_flag(facts, "halted"))
         return "paused";
     return "stopped";
 }
 
 const char *atoll_daytona_state(const struct atoll_sandbox_view *v, const json_t *facts)
 {
-    if (*atoll_daytona_fact_text(facts, "state"))
-        return atoll_daytona_fact_text(facts, "state");
-    if (atoll_daytona_fact_flag(facts, "destroyed"))
+    if (*atoll_fact_text(facts, "state"))
+        return atoll_fact_text(facts, "state");
+    if (atoll_fact_flag(facts, "destroyed"))
         return "destroyed";
     switch (v->state) {
     case ATOLL_SANDBOX_RUNNING:
@@ -116,10 +116,10 @@ static void view_network(struct atoll_json_out *out, const struct atoll_sandbox_
 
     atoll_json_bool(out, "networkBlockAll",
                     v->options.network == ATOLL_NETWORK_NONE ||
-                        atoll_daytona_fact_flag(facts, "networkBlockAll"));
+                        atoll_fact_flag(facts, "networkBlockAll"));
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(lists); i++)
-        if (*atoll_daytona_fact_text(facts, lists[i]))
-            atoll_json_text(out, lists[i], atoll_daytona_fact_text(facts, lists[i]));
+        if (*atoll_fact_text(facts, lists[i]))
+            atoll_json_text(out, lists[i], atoll_fact_text(facts, lists[i]));
 }
 
 static void view_life(struct atoll_json_out *out, const struct atoll_sandbox_view *v,
@@ -128,7 +128,7 @@ static void view_life(struct atoll_json_out *out, const struct atoll_sandbox_vie
     static const char *const names[] = {ATOLL_DAYTONA_AUTO_STOP, ATOLL_DAYTONA_AUTO_PAUSE,
                                         ATOLL_DAYTONA_AUTO_ARCHIVE, ATOLL_DAYTONA_AUTO_DELETE};
     const char *state = atoll_daytona_state(v, facts);
-    int64_t destroy_at = atoll_daytona_fact_number(facts, "destroyAt", 0);
+    int64_t destroy_at = atoll_fact_number(facts, "destroyAt", 0);
 
     atoll_json_text(out, "state", state);
     atoll_json_text(out, "desiredState", desired_of(state));
@@ -138,7 +138,7 @@ static void view_life(struct atoll_json_out *out, const struct atoll_sandbox_vie
         atoll_json_text(out, "errorReason", v->cause);
     atoll_json_bool(out, "recoverable", atoll_daytona_is_recoverable(v));
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++)
-        atoll_json_i64(out, names[i], atoll_daytona_fact_number(facts, names[i], 0));
+        atoll_json_i64(out, names[i], atoll_fact_number(facts, names[i], 0));
     if (destroy_at)
         atoll_json_time(out, "autoDestroyAt", destroy_at);
 }
@@ -147,8 +147,7 @@ static void view_times(struct atoll_json_out *out, const struct atoll_api *api,
                        const struct atoll_sandbox_view *v, const json_t *facts)
 {
     atoll_json_time(out, "createdAt", v->created_unix_ms);
-    atoll_json_time(out, "updatedAt",
-                    atoll_daytona_fact_number(facts, "updated", v->created_unix_ms));
+    atoll_json_time(out, "updatedAt", atoll_fact_number(facts, "updated", v->created_unix_ms));
     atoll_json_time(out, "lastActivityAt", atoll_daytona_last_activity(api, v));
 }
 
@@ -157,7 +156,7 @@ static void view_full(struct atoll_json_out *out, const struct atoll_sandbox_vie
 {
     const json_t *volumes = json_object_get(facts, "volumes");
     const json_t *build = json_object_get(facts, "buildInfo");
-    int64_t backup = atoll_daytona_fact_number(facts, "backupAt", 0);
+    int64_t backup = atoll_fact_number(facts, "backupAt", 0);
 
     view_env(out, with_env ? v->options.env : NULL); /* clients require the member */
     if (json_is_array(volumes)) {
@@ -175,9 +174,9 @@ static void view_full(struct atoll_json_out *out, const struct atoll_sandbox_vie
 static void view_names(struct atoll_json_out *out, const struct atoll_sandbox_view *v,
                        const json_t *facts)
 {
-    const char *snapshot = atoll_daytona_fact_text(facts, "snapshot");
-    const char *target = atoll_daytona_fact_text(facts, "target");
-    const char *linked = atoll_daytona_fact_text(facts, "linkedSandboxId");
+    const char *snapshot = atoll_fact_text(facts, "snapshot");
+    const char *target = atoll_fact_text(facts, "target");
+    const char *linked = atoll_fact_text(facts, "linkedSandboxId");
 
     atoll_json_text(out, "id", v->id);
     atoll_json_text(out, "organizationId", v->owner && *v->owner ? v->owner : "default");
@@ -210,12 +209,12 @@ void atoll_daytona_view_of(struct atoll_json_out *out, const char *key, const st
     atoll_json_raw(out, "labels",
                    v->options.metadata_json && *v->options.metadata_json ? v->options.metadata_json
                                                                          : "{}");
-    atoll_json_bool(out, "public", atoll_daytona_fact_flag(facts, "public"));
+    atoll_json_bool(out, "public", atoll_fact_flag(facts, "public"));
     view_network(out, v, facts);
     view_resources(out, v);
     view_life(out, v, facts);
     atoll_json_text(out, "backupState",
-                    atoll_daytona_fact_number(facts, "backupAt", 0) ? "Completed" : "None");
+                    atoll_fact_number(facts, "backupAt", 0) ? "Completed" : "None");
     view_times(out, api, v, facts);
     atoll_json_text(out, "sandboxClass", "container");
     atoll_json_bool(out, "kvm", false);

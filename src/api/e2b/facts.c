@@ -2,12 +2,13 @@
  * Facts: what this facade stores about a sandbox in addition to the engine's record, as
  * facade_json.
  */
+#include "api/kit/facts.h"
 #include <string.h>
 #include "api/e2b/e2b.h"
 #include "base/text.h"
 #include "engine/json_memory.h"
 
-#define MARK "e2b" /* value of "facade" in our own facts */
+static const struct atoll_facts_kind kind = {.facade = "e2b", .foreign = "{}"};
 
 static void take_text(const json_t *object, const char *name, char *out, size_t cap)
 {
@@ -43,15 +44,12 @@ static void take_all(const json_t *root, struct atoll_e2b_facts *ret)
 void atoll_e2b_facts_get(const struct atoll_sandbox *sandbox, struct atoll_e2b_facts *ret)
 {
     struct atoll_sandbox_view view;
-    const char *facade;
-    json_t *root;
+    json_t *root = atoll_facts_of(&kind, sandbox);
 
     atoll_sandbox_get(sandbox, &view);
     /* A sandbox of another facade is protected here as it is there. */
     *ret = (struct atoll_e2b_facts){.secure = true, .allow_internet = -1};
-    root = atoll_json_load_own(view.options.facade_json);
-    facade = json_string_value(json_object_get(root, "facade"));
-    if (facade && strcmp(facade, MARK) == 0)
+    if (!atoll_facts_are_foreign(root))
         take_all(root, ret);
     else
         (void)!atoll_text_copy(ret->template_id, sizeof(ret->template_id), view.template_name);
@@ -75,10 +73,9 @@ static void put(json_t *root, const char *name, json_t *value)
 
 char *atoll_e2b_facts_json(const struct atoll_e2b_facts *facts)
 {
-    json_t *root = json_object();
+    json_t *root = atoll_facts_new(&kind);
     char *text;
 
-    put(root, "facade", json_string(MARK));
     put(root, "made_here", json_boolean(facts->made_here));
     put(root, "template_id", json_string(facts->template_id));
     put(root, "alias", facts->alias[0] ? json_string(facts->alias) : NULL);

@@ -199,7 +199,7 @@ static int change_snapshot(struct atoll_api_call *call, const struct atoll_verce
     r = atoll_vercel_snapshot_reference(call, q->snapshot, &reference, err);
     if (r < 0)
         return r;
-    if (strcmp(atoll_vercel_fact_text(facts, "disk"), q->snapshot) != 0)
+    if (strcmp(atoll_fact_text(facts, "disk"), q->snapshot) != 0)
         (void)json_object_set_new(facts, "restore", json_true());
     else
         (void)json_object_del(facts, "restore");
@@ -213,8 +213,8 @@ static int change_facts(struct atoll_api_call *call, struct atoll_vercel_create 
     int64_t timeout = 0;
     int r;
 
-    if (!q->region && *atoll_vercel_fact_text(facts, "region"))
-        q->region = atoll_vercel_fact_text(facts, "region");
+    if (!q->region && *atoll_fact_text(facts, "region"))
+        q->region = atoll_fact_text(facts, "region");
     if (!q->failover)
         q->failover = json_object_get(facts, "failoverRegions");
     r = atoll_vercel_settings_check(q, err);

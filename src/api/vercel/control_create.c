@@ -232,12 +232,6 @@ static int choose_root(const struct atoll_api_call *call, struct atoll_vercel_cr
 
 /* Facts. */
 
-static void keep_text(json_t *facts, const char *name, const char *text)
-{
-    if (text && *text)
-        (void)json_object_set_new(facts, name, json_string(text));
-}
-
 static void keep_json(json_t *facts, const char *name, const json_t *value)
 {
     if (is_given(value))
@@ -247,15 +241,15 @@ static void keep_json(json_t *facts, const char *name, const json_t *value)
 static json_t *make_facts(const struct atoll_api_call *call, const struct atoll_vercel_create *q,
                           const struct atoll_options *o)
 {
-    json_t *facts = atoll_vercel_facts_new();
+    json_t *facts = atoll_facts_new(&atoll_vercel_kind);
 
-    keep_text(facts, "projectId", q->project);
-    keep_text(facts, "runtime", q->runtime);
-    keep_text(facts, "image", q->image);
-    keep_text(facts, "region", q->region);
-    keep_text(facts, "networkId", q->network_id);
-    keep_text(facts, "origin", o->image ? o->image : o->template_name);
-    keep_text(facts, "currentSnapshotId", q->snapshot);
+    atoll_fact_put_text(facts, "projectId", q->project);
+    atoll_fact_put_text(facts, "runtime", q->runtime);
+    atoll_fact_put_text(facts, "image", q->image);
+    atoll_fact_put_text(facts, "region", q->region);
+    atoll_fact_put_text(facts, "networkId", q->network_id);
+    atoll_fact_put_text(facts, "origin", o->image ? o->image : o->template_name);
+    atoll_fact_put_text(facts, "currentSnapshotId", q->snapshot);
     keep_json(facts, "ports", q->ports);
     keep_json(facts, "snapshotExpiration", q->expiration);
     keep_json(facts, "keepLastSnapshots", q->keep_last);
@@ -277,7 +271,7 @@ static int take_facts(const struct atoll_api_call *call, const struct atoll_verc
 {
     json_t *facts = make_facts(call, q, o);
     char *text;
-    int r = atoll_vercel_facts_text(facts, &text, err);
+    int r = atoll_facts_dump(&atoll_vercel_kind, facts, &text, err);
 
     json_decref(facts);
     if (r == 0) {

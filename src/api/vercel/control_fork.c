@@ -30,22 +30,22 @@ static void take_over(struct atoll_vercel_create *q, const json_t *facts)
         if (!*rows[i].member)
             *rows[i].member = json_object_get(facts, rows[i].name);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(texts); i++)
-        if (!*texts[i].member && *atoll_vercel_fact_text(facts, texts[i].name))
-            *texts[i].member = atoll_vercel_fact_text(facts, texts[i].name);
+        if (!*texts[i].member && *atoll_fact_text(facts, texts[i].name))
+            *texts[i].member = atoll_fact_text(facts, texts[i].name);
     if (!q->vcpus && !q->memory) {
         q->vcpus = json_object_get(facts, "vcpus");
         q->memory = json_object_get(facts, "memory");
     }
     if (!q->image && !q->runtime) {
-        q->image = atoll_vercel_fact_text(facts, "image");
-        q->runtime = atoll_vercel_fact_text(facts, "runtime");
+        q->image = atoll_fact_text(facts, "image");
+        q->runtime = atoll_fact_text(facts, "runtime");
     }
 }
 
 static void fork_box(struct atoll_api_call *call, const struct atoll_vercel_box *source,
                      struct atoll_vercel_create *q, struct atoll_body *body)
 {
-    const char *snapshot = atoll_vercel_fact_text(source->facts, "currentSnapshotId");
+    const char *snapshot = atoll_fact_text(source->facts, "currentSnapshotId");
     json_t *files =
         *snapshot ? json_pack("{s:s,s:s}", "type", "snapshot", "snapshotId", snapshot) : NULL;
     json_t *tags = atoll_json_load_own(source->view.options.metadata_json);

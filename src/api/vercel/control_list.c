@@ -62,7 +62,7 @@ static void add_sandbox(void *arg, const struct atoll_vercel_box *box)
     if ((prefix && strncmp(name_of(v), prefix, strlen(prefix)) != 0) || !has_tags(list->call, v))
         return;
     (void)snprintf(e.id, sizeof(e.id), "%s", v->id);
-    updated = ATOLL_MAX(atoll_vercel_fact_number(box->facts, "updatedAt", v->created_unix_ms),
+    updated = ATOLL_MAX(atoll_fact_number(box->facts, "updatedAt", v->created_unix_ms),
                         v->paused_unix_ms);
     (void)snprintf(key, sizeof(key), "%020lld", (long long)updated);
     if (sort && strcmp(sort, "name") == 0)
@@ -124,9 +124,8 @@ static void add_sessions(void *arg, const struct atoll_vercel_box *box)
         return;
     json_array_foreach(records, i, record)
     {
-        struct atoll_vercel_entry e = {.created_unix_ms =
-                                           atoll_vercel_fact_number(record, "createdAt", 0),
-                                       .number = atoll_vercel_fact_number(record, "n", 1)};
+        struct atoll_vercel_entry e = {.created_unix_ms = atoll_fact_number(record, "createdAt", 0),
+                                       .number = atoll_fact_number(record, "n", 1)};
         atoll_vercel_sid_write(box->view.id, e.number, e.id);
         atoll_vercel_list_add(list, NULL, &e);
     }

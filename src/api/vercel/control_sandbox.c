@@ -50,8 +50,8 @@ static void resize(void *arg)
 
     if (!r->joins && atoll_vercel_box_get(r->call->engine, r->id, &box)) {
         const struct atoll_limits *have = &box.view.options.limits;
-        int64_t vcpus = atoll_vercel_fact_number(box.facts, "vcpus", 0);
-        int64_t memory = atoll_vercel_fact_number(box.facts, "memory", 0);
+        int64_t vcpus = atoll_fact_number(box.facts, "vcpus", 0);
+        int64_t memory = atoll_fact_number(box.facts, "memory", 0);
         if (vcpus > 0 && (have->cpu_millis + 999) / 1000 != (uint64_t)vcpus)
             limits.cpu_millis = (uint32_t)vcpus * 1000;
         if (memory > 0 && have->memory_bytes >> 20 != (uint64_t)memory)
@@ -88,12 +88,12 @@ static void add_session(void *arg)
         atoll_steps_done(&r->steps, NULL);
         return;
     }
-    timeout = atoll_vercel_fact_number(box.facts, "timeout", ATOLL_VERCEL_TIMEOUT_MS);
+    timeout = atoll_fact_number(box.facts, "timeout", ATOLL_VERCEL_TIMEOUT_MS);
     if (!r->joins && atoll_vercel_session_number(box.facts) == r->number) {
         (void)json_object_del(box.facts, "restore");
         (void)json_object_del(box.facts, "disk");
         atoll_vercel_session_add(box.facts, r->ended_unix_ms, timeout,
-                                 atoll_vercel_fact_text(box.facts, "currentSnapshotId"));
+                                 atoll_fact_text(box.facts, "currentSnapshotId"));
         result = atoll_vercel_facts_store(r->call->engine, r->id, box.facts, &error);
         if (result == 0)
             result = atoll_engine_set_timeout(r->call->engine, r->id,
@@ -126,11 +126,11 @@ static void resumed(void *arg, const struct atoll_error *error)
 static int choose_files(struct atoll_api_call *call, const struct atoll_vercel_box *box, char **ret,
                         struct atoll_error *err)
 {
-    const char *snapshot = atoll_vercel_fact_text(box->facts, "currentSnapshotId");
-    const char *origin = atoll_vercel_fact_text(box->facts, "origin");
-    bool keeps = atoll_vercel_fact_flag(box->facts, "persistent") &&
-                 !atoll_vercel_fact_flag(box->facts, "restore");
-    bool same = *snapshot && strcmp(atoll_vercel_fact_text(box->facts, "disk"), snapshot) == 0;
+    const char *snapshot = atoll_fact_text(box->facts, "currentSnapshotId");
+    const char *origin = atoll_fact_text(box->facts, "origin");
+    bool keeps =
+        atoll_fact_flag(box->facts, "persistent") && !atoll_fact_flag(box->facts, "restore");
+    bool same = *snapshot && strcmp(atoll_fact_text(box->facts, "disk"), snapshot) == 0;
     char *reference = NULL;
     int r = *snapshot ? atoll_vercel_snapshot_reference(call, snapshot, &reference, err) : 0;
 

@@ -142,7 +142,7 @@ int atoll_vercel_extend(struct atoll_engine *engine, const char *id, int64_t mor
     if (!atoll_vercel_box_get(engine, id, &box))
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, 0, "Sandbox %.64s not found", id);
     record = atoll_vercel_session_record(box.facts, atoll_vercel_session_number(box.facts));
-    timeout = atoll_vercel_fact_number(record, "timeout", ATOLL_VERCEL_TIMEOUT_MS) + more_ms;
+    timeout = atoll_fact_number(record, "timeout", ATOLL_VERCEL_TIMEOUT_MS) + more_ms;
     left = (box.view.expires_unix_ms ? box.view.expires_unix_ms - now : 0) + more_ms;
     if (timeout > ATOLL_VERCEL_TIMEOUT_MAX_MS || left < 1) {
         atoll_vercel_box_done(&box);

@@ -124,16 +124,14 @@ static void gather_deleted(void *arg, const struct atoll_vercel_box *box)
     json_array_foreach(list, i, item)
     {
         struct atoll_vercel_snapshot *s = add_room(g);
-        *s = (struct atoll_vercel_snapshot){
-            .created_unix_ms = atoll_vercel_fact_number(item, "createdAt", 1),
-            .bytes = (uint64_t)atoll_vercel_fact_number(item, "bytes", 0),
-            .automatic = atoll_vercel_fact_flag(item, "automatic"),
-            .deleted = true};
-        (void)snprintf(s->id, sizeof(s->id), "%.63s", atoll_vercel_fact_text(item, "id"));
-        (void)snprintf(s->parent, sizeof(s->parent), "%.63s",
-                       atoll_vercel_fact_text(item, "parent"));
-        (void)snprintf(s->session, sizeof(s->session), "%.64s",
-                       atoll_vercel_fact_text(item, "session"));
+        *s = (struct atoll_vercel_snapshot){.created_unix_ms =
+                                                atoll_fact_number(item, "createdAt", 1),
+                                            .bytes = (uint64_t)atoll_fact_number(item, "bytes", 0),
+                                            .automatic = atoll_fact_flag(item, "automatic"),
+                                            .deleted = true};
+        (void)snprintf(s->id, sizeof(s->id), "%.63s", atoll_fact_text(item, "id"));
+        (void)snprintf(s->parent, sizeof(s->parent), "%.63s", atoll_fact_text(item, "parent"));
+        (void)snprintf(s->session, sizeof(s->session), "%.64s", atoll_fact_text(item, "session"));
     }
 }
 

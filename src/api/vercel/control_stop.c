@@ -173,12 +173,12 @@ static void start(struct atoll_api_call *call, int64_t number, bool asked, int64
     s->keep = 1;
     if (atoll_vercel_box_get(call->engine, call->params.id, &box)) {
         const json_t *last = json_object_get(box.facts, "keepLastSnapshots");
-        s->keep = (size_t)ATOLL_MAX(atoll_vercel_fact_number(last, "count", 1), INT64_C(1));
+        s->keep = (size_t)ATOLL_MAX(atoll_fact_number(last, "count", 1), INT64_C(1));
         (void)snprintf(s->parent, sizeof(s->parent), "%.63s",
-                       atoll_vercel_fact_text(box.facts, "currentSnapshotId"));
+                       atoll_fact_text(box.facts, "currentSnapshotId"));
         destroys = !box.view.options.lifetime.persistent;
-        persistent = atoll_vercel_fact_flag(box.facts, "persistent");
-        keep = atoll_vercel_fact_number(box.facts, "snapshotExpiration", 0);
+        persistent = atoll_fact_flag(box.facts, "persistent");
+        keep = atoll_fact_number(box.facts, "snapshotExpiration", 0);
         atoll_vercel_box_done(&box);
     }
     s->call = call;

@@ -58,8 +58,8 @@ static int error_of_state(const struct atoll_sandbox_view *v, const json_t *fact
         return 0;
     case ATOLL_SANDBOX_CREATING:
     case ATOLL_SANDBOX_STOPPING:
-        return atoll_vercel_fact_flag(facts, "snapshotting") ? ATOLL_VERCEL_E_SNAPSHOTTING
-                                                             : ATOLL_VERCEL_E_STOPPING;
+        return atoll_fact_flag(facts, "snapshotting") ? ATOLL_VERCEL_E_SNAPSHOTTING
+                                                      : ATOLL_VERCEL_E_STOPPING;
     case ATOLL_SANDBOX_FAILED:
     case ATOLL_SANDBOX_PAUSED:
     case ATOLL_SANDBOX_STOPPED:

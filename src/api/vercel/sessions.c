@@ -39,7 +39,7 @@ bool atoll_vercel_sid_read(const char *text, char *id, int64_t *ret_number)
 
 int64_t atoll_vercel_session_number(const json_t *facts)
 {
-    return atoll_vercel_fact_number(facts, "session", 1);
+    return atoll_fact_number(facts, "session", 1);
 }
 
 json_t *atoll_vercel_session_record(const json_t *facts, int64_t number)
@@ -48,8 +48,8 @@ json_t *atoll_vercel_session_record(const json_t *facts, int64_t number)
     size_t i;
     json_t *record;
 
-    json_array_foreach(records, i, record) if (atoll_vercel_fact_number(record, "n", 0) ==
-                                               number) return record;
+    json_array_foreach(records, i,
+                       record) if (atoll_fact_number(record, "n", 0) == number) return record;
     return NULL;
 }
 

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include "api/fields.h"
+#include "api/kit/facts.h"
 #include "api/vercel/vercel.h"
 
 /*
@@ -35,16 +36,11 @@ int atoll_vercel_state_error(const struct atoll_api_call *call, const struct ato
 
 /* --- facts.c: what the facade stores about a sandbox --- */
 
-/* A new reference; defaults for a sandbox of another facade. */
+extern const struct atoll_facts_kind atoll_vercel_kind;
+/* A new reference; those of a sandbox of another facade are foreign. */
 json_t *atoll_vercel_facts(const struct atoll_sandbox *sandbox);
-json_t *atoll_vercel_facts_new(void);
-/* The text to store, malloced. INVALID_ARGUMENT: too large. */
-int atoll_vercel_facts_text(json_t *facts, char **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_vercel_facts_store(struct atoll_engine *engine, const char *id, json_t *facts,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
-const char *atoll_vercel_fact_text(const json_t *facts, const char *name); /* or "" */
-int64_t atoll_vercel_fact_number(const json_t *facts, const char *name, int64_t otherwise);
-bool atoll_vercel_fact_flag(const json_t *facts, const char *name);
 /* Sets one member and stores the facts; takes ownership of the value. */
 int atoll_vercel_change(struct atoll_engine *engine, const char *id, const char *name,
                         json_t *value, struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -19,7 +19,7 @@ const char *atoll_vercel_status(const struct atoll_sandbox_view *v, const json_t
     case ATOLL_SANDBOX_RUNNING:
         return "running";
     case ATOLL_SANDBOX_STOPPING:
-        return atoll_vercel_fact_flag(facts, "snapshotting") ? "snapshotting" : "stopping";
+        return atoll_fact_flag(facts, "snapshotting") ? "snapshotting" : "stopping";
     case ATOLL_SANDBOX_FAILED:
         return "failed";
     case ATOLL_SANDBOX_PAUSED:
@@ -53,19 +53,19 @@ static void view_facts(struct atoll_json_out *out, const json_t *facts, const ch
 
 static int64_t vcpus_of(const struct atoll_vercel_box *box)
 {
-    return atoll_vercel_fact_number(box->facts, "vcpus",
-                                    (box->view.options.limits.cpu_millis + 999) / 1000);
+    return atoll_fact_number(box->facts, "vcpus",
+                             (box->view.options.limits.cpu_millis + 999) / 1000);
 }
 
 static int64_t memory_of(const struct atoll_vercel_box *box)
 {
-    return atoll_vercel_fact_number(box->facts, "memory",
-                                    (int64_t)(box->view.options.limits.memory_bytes >> 20));
+    return atoll_fact_number(box->facts, "memory",
+                             (int64_t)(box->view.options.limits.memory_bytes >> 20));
 }
 
 static const char *region_of(const json_t *facts)
 {
-    const char *region = atoll_vercel_fact_text(facts, "region");
+    const char *region = atoll_fact_text(facts, "region");
 
     return *region ? region : ATOLL_VERCEL_REGION;
 }
@@ -105,13 +105,13 @@ void atoll_vercel_view_sandbox(struct atoll_json_out *out, const char *key,
         "failoverRegions",    "runtime", "image",     "networkPolicy", "currentSnapshotId",
         "snapshotExpiration", "mounts",  "networkId", "projectId"};
     const struct atoll_sandbox_view *v = &box->view;
-    int64_t updated = atoll_vercel_fact_number(box->facts, "updatedAt", v->created_unix_ms);
+    int64_t updated = atoll_fact_number(box->facts, "updatedAt", v->created_unix_ms);
     char sid[ATOLL_VERCEL_SID_MAX];
 
     atoll_vercel_sid_write(v->id, atoll_vercel_session_number(box->facts), sid);
     atoll_json_open(out, key, '{');
     atoll_json_text(out, "name", v->options.name && *v->options.name ? v->options.name : v->id);
-    atoll_json_bool(out, "persistent", atoll_vercel_fact_flag(box->facts, "persistent"));
+    atoll_json_bool(out, "persistent", atoll_fact_flag(box->facts, "persistent"));
     atoll_json_text(out, "status", atoll_vercel_status(v, box->facts));
     atoll_json_text(out, "currentSessionId", sid);
     atoll_json_i64(out, "createdAt", v->created_unix_ms);
@@ -121,7 +121,7 @@ void atoll_vercel_view_sandbox(struct atoll_json_out *out, const char *key,
     atoll_json_i64(out, "vcpus", vcpus_of(box));
     atoll_json_i64(out, "memory", memory_of(box));
     atoll_json_i64(out, "timeout",
-                   atoll_vercel_fact_number(box->facts, "timeout", ATOLL_VERCEL_TIMEOUT_MS));
+                   atoll_fact_number(box->facts, "timeout", ATOLL_VERCEL_TIMEOUT_MS));
     atoll_json_text(out, "cwd", cwd_of(v));
     view_facts(out, box->facts, members, ATOLL_ARRAY_LEN(members));
     view_keep(out, box->facts);
@@ -134,8 +134,8 @@ void atoll_vercel_view_sandbox(struct atoll_json_out *out, const char *key,
 static void view_end(struct atoll_json_out *out, const json_t *record, int64_t started,
                      int64_t stopped)
 {
-    int64_t requested = atoll_vercel_fact_number(record, "requestedStopAt", 0);
-    int64_t snapshotted = atoll_vercel_fact_number(record, "snapshottedAt", 0);
+    int64_t requested = atoll_fact_number(record, "requestedStopAt", 0);
+    int64_t snapshotted = atoll_fact_number(record, "snapshottedAt", 0);
 
     if (requested)
         atoll_json_i64(out, "requestedStopAt", requested);
@@ -155,8 +155,7 @@ static void view_size(struct atoll_json_out *out, const struct atoll_vercel_box 
     atoll_json_i64(out, "memory", memory_of(box));
     atoll_json_i64(out, "vcpus", vcpus_of(box));
     atoll_json_text(out, "region", region_of(box->facts));
-    atoll_json_i64(out, "timeout",
-                   atoll_vercel_fact_number(record, "timeout", ATOLL_VERCEL_TIMEOUT_MS));
+    atoll_json_i64(out, "timeout", atoll_fact_number(record, "timeout", ATOLL_VERCEL_TIMEOUT_MS));
     atoll_json_text(out, "cwd", cwd_of(&box->view));
     atoll_json_i64(out, "interactivePort", INTERACTIVE_PORT);
     view_facts(out, box->facts, members, ATOLL_ARRAY_LEN(members));
@@ -168,11 +167,10 @@ void atoll_vercel_view_session(struct atoll_json_out *out, const char *key,
     const json_t *record = atoll_vercel_session_record(box->facts, number);
     bool current = number == atoll_vercel_session_number(box->facts);
     const struct atoll_sandbox_view *v = &box->view;
-    int64_t created = atoll_vercel_fact_number(record, "createdAt", v->created_unix_ms);
-    int64_t started = atoll_vercel_fact_number(record, "startedAt", created);
-    int64_t stopped =
-        current ? v->paused_unix_ms : atoll_vercel_fact_number(record, "stoppedAt", 1);
-    const char *source = atoll_vercel_fact_text(record, "sourceSnapshotId");
+    int64_t created = atoll_fact_number(record, "createdAt", v->created_unix_ms);
+    int64_t started = atoll_fact_number(record, "startedAt", created);
+    int64_t stopped = current ? v->paused_unix_ms : atoll_fact_number(record, "stoppedAt", 1);
+    const char *source = atoll_fact_text(record, "sourceSnapshotId");
     char sid[ATOLL_VERCEL_SID_MAX];
 
     if (v->state == ATOLL_SANDBOX_RUNNING && current)
