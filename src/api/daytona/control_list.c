@@ -1,29 +1,19 @@
 /*
- * GET /sandbox: the tenant's sandboxes with filters, sorted, in pages. The cursor of the next page is
- * the sort key and id of the last sandbox of this one, so that sandboxes created or destroyed meanwhile
- * do not shift the pages.
+ * GET /sandbox: the tenant's sandboxes with filters, sorted, in pages.
  */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "api/daytona/daytona_internal.h"
+#include "api/kit/keyed_list.h"
 #include "api/kit/rfc3339.h"
-#include "base/base64.h"
 #include "base/text.h"
 #include "engine/json_memory.h"
 
 #define LIMIT 100
 #define LIMIT_MAX 200
-#define KEY_MAX 160
-#define CURSOR_MAX 512
 #define GIB 1073741824.0
-
-struct entry {
-    struct atoll_sandbox *sandbox;
-    char key[KEY_MAX];
-    char id[65];
-};
 
 enum sort { BY_ACTIVITY, BY_CREATED, BY_UPDATED, BY_NAME, BY_ID, BY_STATE, BY_SNAPSHOT, BY_REGION };
 static const struct {
@@ -56,11 +46,11 @@ struct query {
     const char *id, *name;
     json_t *labels; /* owned, or NULL */
     enum sort sort;
-    bool ascending;
     double from[BOUNDS], to[BOUNDS];
     int is_public, is_recoverable; /* -1: any */
     uint64_t limit;
-    char after_key[KEY_MAX], after_id[65]; /* "": from the start */
+    struct atoll_keyed_list found; /* owned */
+    size_t total;                  /* on all pages */
 };
 
 /* The query. */
@@ -124,34 +114,14 @@ static int take_sort(struct query *q, struct atoll_error *err)
             break;
         }
     }
-    q->ascending = order && strcmp(order, "asc") == 0;
-    if (order && *order && !q->ascending && strcmp(order, "desc") != 0)
-        return refuse(err, "order", order);
-    return 0;
-}
-
-static int take_cursor(struct query *q, struct atoll_error *err)
-{
-    const char *text = atoll_http_query(q->call->req, "cursor");
-    char plain[CURSOR_MAX];
-    const char *tab;
-    ssize_t n;
-
-    if (!text || !*text)
-        return 0;
-    n = atoll_base64_bytes(plain, sizeof(plain) - 1, text, strlen(text));
-    if (n < 0)
-        return refuse(err, "cursor", text);
-    plain[n] = '\0';
-    tab = strrchr(plain, '\t');
-    if (!tab || tab - plain >= KEY_MAX || !atoll_text_is_id(tab + 1))
-        return refuse(err, "cursor", text);
-    (void)snprintf(q->after_key, sizeof(q->after_key), "%.*s", (int)(tab - plain), plain);
-    return atoll_text_copy(q->after_id, sizeof(q->after_id), tab + 1);
+    return atoll_keyed_take_order(&q->found, order && *order ? order : NULL) < 0
+               ? refuse(err, "order", order)
+               : 0;
 }
 
 static int take_query(struct query *q, struct atoll_error *err)
 {
+    const char *cursor = atoll_http_query(q->call->req, "cursor");
     int r = take_sort(q, err);
 
     q->id = atoll_http_query(q->call->req, "id");
@@ -159,8 +129,8 @@ static int take_query(struct query *q, struct atoll_error *err)
     q->limit = LIMIT;
     if (r == 0)
         r = take_labels(q, err);
-    if (r == 0)
-        r = take_cursor(q, err);
+    if (r == 0 && atoll_keyed_take_cursor(&q->found, cursor) < 0)
+        r = refuse(err, "cursor", cursor);
     if (r == 0)
         r = take_flag(q, "isPublic", &q->is_public, err);
     if (r == 0)
@@ -257,99 +227,56 @@ static bool is_wanted(const struct query *q, const struct atoll_sandbox_view *v,
 
 /* Order. */
 
-static void put_time(char out[KEY_MAX], int64_t unix_ms)
+static void set_key(const struct query *q, const struct atoll_sandbox_view *v, const json_t *facts,
+                    struct atoll_keyed *e)
 {
-    (void)snprintf(out, KEY_MAX, "%020lld", (long long)unix_ms);
-}
-
-static void put_key(const struct query *q, const struct atoll_sandbox_view *v, const json_t *facts,
-                    char out[KEY_MAX])
-{
-    const char *text = "";
-
     switch (q->sort) {
     case BY_ACTIVITY:
-        put_time(out, atoll_daytona_last_activity(q->call->api, v));
-        return;
+        atoll_keyed_set_time(e, atoll_daytona_last_activity(q->call->api, v));
+        break;
     case BY_CREATED:
-        put_time(out, v->created_unix_ms);
-        return;
+        atoll_keyed_set_time(e, v->created_unix_ms);
+        break;
     case BY_UPDATED:
-        put_time(out, atoll_fact_number(facts, "updated", v->created_unix_ms));
-        return;
+        atoll_keyed_set_time(e, atoll_fact_number(facts, "updated", v->created_unix_ms));
+        break;
     case BY_NAME:
-        text = name_of(v);
+        atoll_keyed_set_text(e, name_of(v));
         break;
     case BY_STATE:
-        text = atoll_daytona_state(v, facts);
+        atoll_keyed_set_text(e, atoll_daytona_state(v, facts));
         break;
     case BY_SNAPSHOT:
-        text = atoll_fact_text(facts, "snapshot");
+        atoll_keyed_set_text(e, atoll_fact_text(facts, "snapshot"));
         break;
     case BY_ID:
     case BY_REGION: /* all are in one, so that the id decides */
         break;
     }
-    (void)snprintf(out, KEY_MAX, "%.*s", KEY_MAX - 1, text);
 }
 
-static int compare(const void *a, const void *b)
+static void gather(struct query *q)
 {
-    const struct entry *x = a, *y = b;
-    int order = strcmp(x->key, y->key);
-
-    return order ? order : strcmp(x->id, y->id);
-}
-
-static bool is_after(const struct query *q, const struct entry *e)
-{
-    int order = strcmp(e->key, q->after_key);
-
-    order = order ? order : strcmp(e->id, q->after_id);
-    return !q->after_id[0] || (q->ascending ? order > 0 : order < 0);
-}
-
-/* Owned, sorted in ascending order. */
-static struct entry *gather(const struct query *q, size_t *ret_count, size_t *ret_total)
-{
-    struct atoll_engine *engine = q->call->engine;
     const char *tenant = atoll_api_list_tenant(q->call);
-    size_t states[ATOLL_SANDBOX_STATES];
-    size_t most = atoll_engine_count(engine, tenant, NULL, states, NULL), count = 0;
-    struct entry *entries = atoll_api_alloc((most + 1) * sizeof(*entries));
     struct atoll_sandbox_view v = {.created_unix_ms = INT64_MIN, .id = ""};
     struct atoll_sandbox *sandbox;
 
-    *ret_total = 0;
-    while (count < most &&
-           (sandbox = atoll_engine_after(engine, tenant, v.created_unix_ms, v.id))) {
-        struct entry *e = &entries[count];
+    while ((sandbox = atoll_engine_after(q->call->engine, tenant, v.created_unix_ms, v.id))) {
+        struct atoll_keyed e = {.data = sandbox};
         json_t *facts = atoll_daytona_facts(sandbox);
         atoll_sandbox_get(sandbox, &v);
         if (is_wanted(q, &v, facts)) {
-            e->sandbox = sandbox;
-            (void)snprintf(e->id, sizeof(e->id), "%s", v.id);
-            put_key(q, &v, facts, e->key);
-            ++*ret_total;
-            count += is_after(q, e);
+            (void)snprintf(e.id, sizeof(e.id), "%s", v.id);
+            set_key(q, &v, facts, &e);
+            atoll_keyed_add(&q->found, &e);
+            q->total++;
         }
         json_decref(facts);
     }
-    qsort(entries, count, sizeof(*entries), compare);
-    *ret_count = count;
-    return entries;
+    atoll_keyed_sort(&q->found);
 }
 
 /* Response. */
-
-static void write_cursor(struct atoll_json_out *out, const struct entry *last)
-{
-    char plain[CURSOR_MAX / 2], text[CURSOR_MAX];
-    int n = snprintf(plain, sizeof(plain), "%s\t%s", last->key, last->id);
-
-    atoll_base64_text(text, plain, (size_t)n);
-    atoll_json_text(out, "nextCursor", text);
-}
 
 struct page {
     size_t skip; /* of the sorted entries */
@@ -357,37 +284,34 @@ struct page {
     bool numbered;
 };
 
-static void reply(struct atoll_api_call *call, const struct query *q, const struct page *page)
+static void reply(struct atoll_api_call *call, struct query *q, const struct page *page)
 {
     char origin[ATOLL_ORIGIN_MAX];
-    size_t count, total, shown = 0, i = page->skip;
-    struct entry *entries = gather(q, &count, &total);
-    const struct entry *e = NULL;
+    size_t shown = 0, i = page->skip;
+    const struct atoll_keyed *e = NULL;
     struct atoll_buf buf;
     struct atoll_json_out out;
 
+    gather(q);
     atoll_origin(call->api, call->req, origin);
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_json_open(&out, "items", '[');
-    for (; i < count && shown < q->limit; i++, shown++) {
-        e = &entries[q->ascending ? i : count - 1 - i];
-        atoll_daytona_view_sandbox(&out, NULL, call->api, origin, e->sandbox,
+    for (; i < q->found.count && shown < q->limit; i++, shown++) {
+        e = atoll_keyed_at(&q->found, i);
+        atoll_daytona_view_sandbox(&out, NULL, call->api, origin, e->data,
                                    page->numbered ? atoll_daytona_detail_for(call)
                                                   : ATOLL_DAYTONA_ITEM);
     }
     atoll_json_close(&out, ']');
     if (page->numbered) {
-        atoll_json_u64(&out, "total", total);
+        atoll_json_u64(&out, "total", q->total);
         atoll_json_u64(&out, "page", page->number);
-        atoll_json_u64(&out, "totalPages", (total + q->limit - 1) / q->limit);
-    } else if (e && i < count) {
-        write_cursor(&out, e);
+        atoll_json_u64(&out, "totalPages", (q->total + q->limit - 1) / q->limit);
     } else {
-        atoll_json_null(&out, "nextCursor");
+        atoll_keyed_write_cursor(&out, "nextCursor", i < q->found.count ? e : NULL);
     }
     atoll_json_close(&out, '}');
-    free(entries);
     atoll_api_reply(call, 200, &out);
 }
 
@@ -405,6 +329,7 @@ static void list(struct atoll_api_call *call, bool numbered)
         atoll_api_fail(call, &error);
     else
         reply(call, &q, &page);
+    atoll_keyed_done(&q.found);
     json_decref(q.labels);
 }
 

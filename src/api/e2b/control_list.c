@@ -9,6 +9,7 @@
 #include <strings.h>
 #include "api/e2b/e2b_internal.h"
 #include "api/e2b/list_query.h"
+#include "api/kit/paging.h"
 #include "api/kit/rfc3339.h"
 #include "engine/json_memory.h"
 #include "net/url.h"
@@ -139,17 +140,9 @@ static bool is_wanted(const struct query *q, const struct atoll_sandbox *sandbox
            has_metadata(q, v->options.metadata_json) && has_template(q, sandbox);
 }
 
-/* <0: a is older. */
-static int compare(int64_t a_ms, const char *a_id, int64_t b_ms, const char *b_id)
-{
-    if (a_ms != b_ms)
-        return a_ms < b_ms ? -1 : 1;
-    return strcmp(a_id, b_id);
-}
-
 static bool is_behind_cursor(const struct query *q, const struct atoll_sandbox_view *v)
 {
-    int order = compare(v->created_unix_ms, v->id, q->cursor.unix_ms, q->cursor.id);
+    int order = atoll_page_compare(v->created_unix_ms, v->id, q->cursor.unix_ms, q->cursor.id);
 
     return !q->has_cursor || (q->ascending ? order > 0 : order < 0);
 }

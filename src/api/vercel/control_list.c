@@ -55,8 +55,7 @@ static void add_sandbox(void *arg, const struct atoll_vercel_box *box)
     const char *sort = atoll_http_query(list->call->req, "sortBy");
     const char *prefix = atoll_http_query(list->call->req, "namePrefix");
     const struct atoll_sandbox_view *v = &box->view;
-    struct atoll_vercel_entry e = {.created_unix_ms = v->created_unix_ms, .data = box->sandbox};
-    char key[ATOLL_VERCEL_KEY_MAX];
+    struct atoll_keyed e = {.created_unix_ms = v->created_unix_ms, .data = box->sandbox};
     int64_t updated;
 
     if ((prefix && strncmp(name_of(v), prefix, strlen(prefix)) != 0) || !has_tags(list->call, v))
@@ -64,17 +63,17 @@ static void add_sandbox(void *arg, const struct atoll_vercel_box *box)
     (void)snprintf(e.id, sizeof(e.id), "%s", v->id);
     updated = ATOLL_MAX(atoll_fact_number(box->facts, "updatedAt", v->created_unix_ms),
                         v->paused_unix_ms);
-    (void)snprintf(key, sizeof(key), "%020lld", (long long)updated);
+    atoll_keyed_set_time(&e, updated);
     if (sort && strcmp(sort, "name") == 0)
         atoll_vercel_list_add(list, name_of(v), &e);
     else if (sort && (strcmp(sort, "statusUpdatedAt") == 0 || strcmp(sort, "updatedAt") == 0))
-        atoll_vercel_list_add(list, key, &e);
+        atoll_vercel_list_add(list, e.key, &e);
     else
         atoll_vercel_list_add(list, NULL, &e);
 }
 
 static void view_sandbox(struct atoll_json_out *out, const struct atoll_vercel_list *list,
-                         const struct atoll_vercel_entry *entry)
+                         const struct atoll_keyed *entry)
 {
     struct atoll_vercel_box box;
 
@@ -91,7 +90,7 @@ static void reply_list(struct atoll_api_call *call, const char *name,
                        void (*add)(void *arg, const struct atoll_vercel_box *box),
                        void (*view)(struct atoll_json_out *out,
                                     const struct atoll_vercel_list *list,
-                                    const struct atoll_vercel_entry *entry))
+                                    const struct atoll_keyed *entry))
 {
     struct atoll_vercel_list list;
     struct atoll_error error;
@@ -124,15 +123,15 @@ static void add_sessions(void *arg, const struct atoll_vercel_box *box)
         return;
     json_array_foreach(records, i, record)
     {
-        struct atoll_vercel_entry e = {.created_unix_ms = atoll_fact_number(record, "createdAt", 0),
-                                       .number = atoll_fact_number(record, "n", 1)};
+        struct atoll_keyed e = {.created_unix_ms = atoll_fact_number(record, "createdAt", 0),
+                                .number = atoll_fact_number(record, "n", 1)};
         atoll_vercel_sid_write(box->view.id, e.number, e.id);
         atoll_vercel_list_add(list, NULL, &e);
     }
 }
 
 static void view_session(struct atoll_json_out *out, const struct atoll_vercel_list *list,
-                         const struct atoll_vercel_entry *entry)
+                         const struct atoll_keyed *entry)
 {
     struct atoll_vercel_box box;
     char id[ATOLL_ID_LEN + 1];

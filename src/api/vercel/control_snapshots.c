@@ -141,7 +141,7 @@ static bool is_over(const struct atoll_vercel_snapshot *s)
 }
 
 static void view_entry(struct atoll_json_out *out, const struct atoll_vercel_list *list,
-                       const struct atoll_vercel_entry *entry)
+                       const struct atoll_keyed *entry)
 {
     const struct gathered *g = ATOLL_CONTAINER_OF(list, struct gathered, list);
 
@@ -183,8 +183,8 @@ void atoll_vercel_snapshot_list(struct atoll_api_call *call, const uint8_t *body
     if (known)
         atoll_vercel_each_box(call, gather_deleted, &g);
     for (size_t i = 0; i < g.count; i++) {
-        struct atoll_vercel_entry e = {.created_unix_ms = g.items[i].created_unix_ms,
-                                       .number = (int64_t)i};
+        struct atoll_keyed e = {.created_unix_ms = g.items[i].created_unix_ms,
+                                .number = (int64_t)i};
         (void)snprintf(e.id, sizeof(e.id), "%s", g.items[i].id);
         if (!is_over(&g.items[i]))
             atoll_vercel_list_add(&g.list, NULL, &e);

@@ -52,7 +52,7 @@ static void add(void *arg, const struct atoll_volume_view *v)
 {
     struct atoll_vercel_list *list = arg;
     const char *prefix = list->call->req ? atoll_http_query(list->call->req, "namePrefix") : NULL;
-    struct atoll_vercel_entry e = {.created_unix_ms = v->created_unix_ms};
+    struct atoll_keyed e = {.created_unix_ms = v->created_unix_ms};
 
     if (prefix && strncmp(v->name, prefix, strlen(prefix)) != 0)
         return;
@@ -61,7 +61,7 @@ static void add(void *arg, const struct atoll_volume_view *v)
 }
 
 static void view_entry(struct atoll_json_out *out, const struct atoll_vercel_list *list,
-                       const struct atoll_vercel_entry *entry)
+                       const struct atoll_keyed *entry)
 {
     view(out, NULL, list->call->req ? project_of(list->call) : "", entry->id,
          entry->created_unix_ms);
@@ -73,7 +73,7 @@ static void listed(void *arg, const struct atoll_error *error)
 
     /* Without a provider of volumes the list is empty. */
     if (error && error->kind != ATOLL_ERR_UNIMPLEMENTED) {
-        free(list->entries);
+        atoll_keyed_done(&list->entries);
         atoll_api_fail(list->call, error);
     } else {
         atoll_vercel_list_reply(list, "drives", view_entry);
