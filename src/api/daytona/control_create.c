@@ -7,6 +7,7 @@
 #include <string.h>
 #include "api/idempotency.h"
 #include "api/kit/network_mode.h"
+#include "api/kit/volumes.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "engine/json_memory.h"
@@ -315,8 +316,7 @@ static int take_volumes(const json_t *volumes, struct atoll_body *body, struct a
                         struct atoll_error *err)
 {
     size_t n = json_array_size(volumes);
-    struct atoll_mount *mounts;
-    int r;
+    int r = 0;
 
     if (n == 0)
         return is_given(volumes) && !json_is_array(volumes)
@@ -324,28 +324,18 @@ static int take_volumes(const json_t *volumes, struct atoll_body *body, struct a
                    : 0;
     if (n > ATOLL_MOUNTS_MAX)
         return atoll_fields_refuse(err, "", "volumes", NULL, "at most 8 volumes");
-    mounts = calloc(n, sizeof(*mounts));
-    if (!mounts)
-        return atoll_fields_no_memory(err);
-    atoll_body_take(body, mounts);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; r == 0 && i < n; i++) {
         const json_t *v = json_array_get(volumes, i);
         const char *id = json_string_value(json_object_get(v, "volumeId"));
         const char *path = json_string_value(json_object_get(v, "mountPath"));
-        if (!id || !path || *path != '/' || !atoll_text_is_name(id) ||
-            atoll_text_copy(mounts[i].volume, sizeof(mounts[i].volume), id) < 0 ||
-            atoll_text_copy(mounts[i].path, sizeof(mounts[i].path), path) < 0)
+        if (!atoll_mount_is_named(id, path))
             return refuse(err, "a volume needs a volumeId and an absolute mountPath");
         if (json_is_string(json_object_get(v, "subpath")))
             return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, ENOTSUP,
                               "volumes are mounted whole: subpath is not supported");
-        r = atoll_mount_check(&mounts[i], mounts, i, err);
-        if (r < 0)
-            return r;
+        r = atoll_mounts_add(body, o, id, path, false, err);
     }
-    o->mounts = mounts;
-    o->mount_count = n;
-    return 0;
+    return r;
 }
 
 static int choose_network(const struct atoll_api_call *call, const struct atoll_daytona_create *q,

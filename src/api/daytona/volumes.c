@@ -1,11 +1,13 @@
 /*
  * Volumes by name.
  */
+#include "api/kit/volumes.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "api/api_internal.h"
 #include "api/daytona/daytona_internal.h"
+#include "api/kit/list_reply.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "engine/volume/opened.h"
@@ -26,67 +28,59 @@ static void view(struct atoll_json_out *out, const char *tenant, const char *nam
     atoll_json_close(out, '}');
 }
 
-/* Asking the engine for the volumes of the tenant. */
-
-struct lookup {
-    struct atoll_api_call *call;
-    const char *name; /* of the volume to find; NULL: all */
-    struct atoll_buf buf;
-    struct atoll_json_out out;
-    bool found;
-};
-
-static void look_at(void *arg, const struct atoll_volume_view *v)
+/* Without a provider of volumes there are none. */
+static bool is_failure(const struct atoll_error *error)
 {
-    struct lookup *l = arg;
+    return error && error->kind != ATOLL_ERR_UNIMPLEMENTED;
+}
 
-    if (l->name && strcmp(l->name, v->name) != 0)
-        return;
-    l->found = true;
+static void list_one(void *arg, const struct atoll_volume_view *v)
+{
+    struct atoll_list_reply *l = arg;
+
     view(&l->out, l->call->caller.tenant, v->name, v->created_unix_ms);
 }
 
-static void looked(void *arg, const struct atoll_error *error)
+static void listed(void *arg, const struct atoll_error *error)
 {
-    struct lookup *l = arg;
-
-    /* Without a provider of volumes there are none. */
-    if (error && error->kind != ATOLL_ERR_UNIMPLEMENTED) {
-        atoll_buf_done(&l->buf);
-        atoll_api_fail(l->call, error);
-    } else if (l->name && !l->found) {
-        atoll_buf_done(&l->buf);
-        atoll_daytona_refuse(l->call, 404, NULL, "Volume with ID or name %.100s not found",
-                             l->name);
-    } else {
-        if (!l->name)
-            atoll_json_close(&l->out, ']');
-        atoll_api_reply(l->call, 200, &l->out);
-    }
-    free(l);
-}
-
-static void look(struct atoll_api_call *call, const char *name)
-{
-    struct lookup *l = atoll_api_alloc(sizeof(*l));
-
-    *l = (struct lookup){.call = call, .name = name};
-    atoll_api_reply_init(&l->buf, &l->out);
-    if (!name)
-        atoll_json_open(&l->out, NULL, '[');
-    atoll_volumes_list(call->engine, call->caller.tenant, NULL, look_at, looked, l);
+    atoll_list_reply_done(arg, is_failure(error) ? error : NULL);
 }
 
 void atoll_daytona_volume_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                size_t n ATOLL_UNUSED)
 {
-    look(call, NULL);
+    atoll_volumes_list(call->engine, call->caller.tenant, NULL, list_one, listed,
+                       atoll_list_reply_new(call, NULL, ']'));
+}
+
+static void reply(struct atoll_api_call *call, const char *name, int64_t created_unix_ms)
+{
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    atoll_api_reply_init(&buf, &out);
+    view(&out, call->caller.tenant, name, created_unix_ms);
+    atoll_api_reply(call, 200, &out);
+}
+
+static void looked(void *arg, const struct atoll_volume_found *volume,
+                   const struct atoll_error *error)
+{
+    struct atoll_api_call *call = arg;
+
+    if (is_failure(error))
+        atoll_api_fail(call, error);
+    else if (!volume->found)
+        atoll_daytona_refuse(call, 404, NULL, "Volume with ID or name %.100s not found",
+                             call->params.template);
+    else
+        reply(call, call->params.template, volume->created_unix_ms);
 }
 
 void atoll_daytona_volume_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                               size_t n ATOLL_UNUSED)
 {
-    look(call, call->params.template);
+    atoll_volume_find(call->engine, call->caller.tenant, call->params.template, looked, call);
 }
 
 /* Creating. */
@@ -105,8 +99,6 @@ static void made(void *arg, struct atoll_volume_use *use, const struct atoll_err
 {
     struct atoll_api_call *call = arg;
     const char *name = call->params.template;
-    struct atoll_buf buf;
-    struct atoll_json_out out;
 
     atoll_volume_leave(use);
     if (error && error->kind == ATOLL_ERR_ALREADY_EXISTS) {
@@ -114,9 +106,7 @@ static void made(void *arg, struct atoll_volume_use *use, const struct atoll_err
     } else if (error) {
         atoll_api_fail(call, error);
     } else {
-        atoll_api_reply_init(&buf, &out);
-        view(&out, call->caller.tenant, name, atoll_clock_unix_ms());
-        atoll_api_reply(call, 200, &out);
+        reply(call, name, atoll_clock_unix_ms());
     }
 }
 

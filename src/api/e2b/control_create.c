@@ -9,6 +9,7 @@
 #include "api/e2b/e2b_internal.h"
 #include "api/idempotency.h"
 #include "api/kit/network_mode.h"
+#include "api/kit/volumes.h"
 #include "base/text.h"
 #include "engine/json_memory.h"
 #include "registry/environment_create.h"
@@ -224,28 +225,21 @@ static int take_mounts(const json_t *array, struct atoll_body *body, struct atol
                        struct atoll_error *err)
 {
     size_t count = json_array_size(array);
-    struct atoll_mount *mounts;
     int r = 0;
 
     if (json_is_null(array) || (json_is_array(array) && count == 0) || !array)
         return 0;
     if (!json_is_array(array) || count > ATOLL_MOUNTS_MAX)
         return refuse(err, "volumeMounts must be an array of at most 8 objects");
-    mounts = atoll_api_alloc(count * sizeof(*mounts));
-    atoll_body_take(body, mounts);
     for (size_t i = 0; r == 0 && i < count; i++) {
         const json_t *m = json_array_get(array, i);
         const char *name = json_string_value(json_object_get(m, "name"));
         const char *path = json_string_value(json_object_get(m, "path"));
 
-        if (!name || !path ||
-            atoll_text_copy(mounts[i].volume, sizeof(mounts[i].volume), name) < 0 ||
-            atoll_text_copy(mounts[i].path, sizeof(mounts[i].path), path) < 0)
-            return refuse(err, "a volume mount needs the name of a volume and an absolute path");
-        r = atoll_mount_check(&mounts[i], mounts, i, err);
+        r = name && path
+                ? atoll_mounts_add(body, create, name, path, false, err)
+                : refuse(err, "a volume mount needs the name of a volume and an absolute path");
     }
-    create->mounts = mounts;
-    create->mount_count = count;
     return r;
 }
 

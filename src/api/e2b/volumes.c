@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "api/kit/list_reply.h"
+#include "api/kit/volumes.h"
 #include "base/text.h"
 
 #define PURPOSE "e2b volume"
@@ -38,76 +40,44 @@ static void reply_volume(struct atoll_api_call *call, int status)
 
 /* List, and the lookup of one. */
 
-struct listing {
-    struct atoll_api_call *call;
-    bool found; /* the one of call->params.name */
-    struct atoll_buf buf;
-    struct atoll_json_out out;
-};
-
 static void list_one(void *arg, const struct atoll_volume_view *v)
 {
-    struct listing *l = arg;
+    struct atoll_list_reply *l = arg;
 
-    l->found |= strcmp(v->name, l->call->params.name) == 0;
     atoll_json_open(&l->out, NULL, '{');
     atoll_json_text(&l->out, "volumeID", v->name);
     atoll_json_text(&l->out, "name", v->name);
     atoll_json_close(&l->out, '}');
 }
 
-static void look(struct atoll_api_call *call, atoll_done_fn *done)
-{
-    struct listing *l = atoll_api_alloc(sizeof(*l));
-
-    l->call = call;
-    atoll_api_reply_init(&l->buf, &l->out);
-    atoll_json_open(&l->out, NULL, '[');
-    atoll_volumes_list(call->engine, call->caller.tenant, NULL, list_one, done, l);
-}
-
-static void listed(void *arg, const struct atoll_error *error)
-{
-    struct listing *l = arg;
-
-    if (error) {
-        atoll_buf_done(&l->buf);
-        atoll_api_fail(l->call, error);
-    } else {
-        atoll_json_close(&l->out, ']');
-        atoll_api_reply(l->call, 200, &l->out);
-    }
-    free(l);
-}
-
 void atoll_e2b_volume_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                            size_t n ATOLL_UNUSED)
 {
-    look(call, listed);
+    atoll_volumes_list(call->engine, call->caller.tenant, NULL, list_one, atoll_list_reply_done,
+                       atoll_list_reply_new(call, NULL, ']'));
 }
 
-static void looked(void *arg, const struct atoll_error *error)
+static void looked(void *arg, const struct atoll_volume_found *volume,
+                   const struct atoll_error *error)
 {
-    struct listing *l = arg;
+    struct atoll_api_call *call = arg;
     struct atoll_error missing;
 
-    atoll_buf_done(&l->buf);
-    if (!error && !l->found) {
+    if (!error && !volume->found) {
         (void)atoll_fail(&missing, ATOLL_ERR_NOT_FOUND, ENOENT, "Volume '%s' not found",
-                         l->call->params.name);
+                         call->params.name);
         error = &missing;
     }
     if (error)
-        atoll_api_fail(l->call, error);
+        atoll_api_fail(call, error);
     else
-        reply_volume(l->call, 200);
-    free(l);
+        reply_volume(call, 200);
 }
 
 void atoll_e2b_volume_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                           size_t n ATOLL_UNUSED)
 {
-    look(call, looked);
+    atoll_volume_find(call->engine, call->caller.tenant, call->params.name, looked, call);
 }
 
 /* Create. */

@@ -7,8 +7,10 @@ struct atoll_list_reply *atoll_list_reply_new(struct atoll_api_call *call, const
 
     l->call = call;
     l->closing = closing;
+    l->bare = !name;
     atoll_api_reply_init(&l->buf, &l->out);
-    atoll_json_open(&l->out, NULL, '{');
+    if (name)
+        atoll_json_open(&l->out, NULL, '{');
     atoll_json_open(&l->out, name, closing == ']' ? '[' : '{');
     return l;
 }
@@ -22,7 +24,8 @@ void atoll_list_reply_done(void *arg, const struct atoll_error *error)
         atoll_buf_done(&l->buf);
     } else {
         atoll_json_close(&l->out, l->closing);
-        atoll_json_close(&l->out, '}');
+        if (!l->bare)
+            atoll_json_close(&l->out, '}');
         atoll_api_reply(l->call, 200, &l->out);
     }
     free(l);

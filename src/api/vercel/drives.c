@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include "api/kit/volumes.h"
 #include "api/vercel/list.h"
 #include "base/clock.h"
 #include "base/text.h"
@@ -143,38 +144,24 @@ void atoll_vercel_drive_delete(struct atoll_api_call *call, const uint8_t *body 
 int atoll_vercel_mounts(const json_t *mounts, struct atoll_body *body, struct atoll_options *o,
                         struct atoll_error *err)
 {
-    size_t n = json_object_size(mounts), i = 0;
-    struct atoll_mount *list;
     json_t *value;
     const char *path;
-    int r;
+    int r = 0;
 
     if (mounts && !json_is_null(mounts) && !json_is_object(mounts))
         return atoll_fields_refuse(err, "", "mounts", mounts, "an object");
-    if (n == 0)
-        return 0;
-    if (n > ATOLL_MOUNTS_MAX)
+    if (json_object_size(mounts) > ATOLL_MOUNTS_MAX)
         return atoll_fields_refuse(err, "", "mounts", NULL, "at most 8 drives");
-    list = calloc(n, sizeof(*list));
-    if (!list)
-        return atoll_fields_no_memory(err);
-    atoll_body_take(body, list);
     json_object_foreach((json_t *)mounts, path, value)
     {
         const char *drive = json_string_value(json_object_get(value, "drive"));
         const char *mode = json_string_value(json_object_get(value, "mode"));
-        if (!drive || !atoll_text_is_name(drive) || *path != '/' ||
-            atoll_text_copy(list[i].volume, sizeof(list[i].volume), drive) < 0 ||
-            atoll_text_copy(list[i].path, sizeof(list[i].path), path) < 0)
+        if (!atoll_mount_is_named(drive, path))
             return atoll_fields_refuse(err, "mounts", path, value,
                                        "an absolute path with the name of a `drive`");
-        list[i].read_only = mode && strcmp(mode, "read-write") != 0;
-        r = atoll_mount_check(&list[i], list, i, err);
+        r = atoll_mounts_add(body, o, drive, path, mode && strcmp(mode, "read-write") != 0, err);
         if (r < 0)
             return r;
-        i++;
     }
-    o->mounts = list;
-    o->mount_count = n;
-    return 0;
+    return r;
 }
