@@ -3,12 +3,14 @@ of their own. When one stops, what it left behind is looked for."""
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import json
 import os
 import pwd
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -239,6 +241,26 @@ def spawn_of(state):
             if lock in line and "FLOCK" in line and "->" not in line:
                 return int(line.split()[4])
     return None
+
+
+GETFLAGS, SETFLAGS, READ_ONLY = 0x80089419, 0x4008941A, 2  # of linux/btrfs.h
+
+
+def subvolume_flags(path, new=None):
+    """Flags of a subvolume, after they were set to `new` if that is given."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if new is not None:
+            fcntl.ioctl(fd, SETFLAGS, struct.pack("Q", new))
+        return struct.unpack("Q", fcntl.ioctl(fd, GETFLAGS, struct.pack("Q", 0)))[0]
+    finally:
+        os.close(fd)
+
+
+def writable_layers(state):
+    """Layers in the disk pool that are not read-only yet."""
+    pool = Path(f"/proc/{spawn_of(state)}/root/state/pool")
+    return [name for name in in_pool(state) if name.startswith("l-") and subvolume_flags(pool / name) != READ_ONLY]
 
 
 def in_pool(state):

@@ -335,11 +335,8 @@ struct removal {
 static int do_remove(const void *arg)
 {
     const struct removal *w = arg;
-    /* Blocks of a layer may count for the disk of a sandbox, which waits for them.
-     * The pool may be missing: then the next atoll-spawn that has it finds the subvolume unused. */
-    int r = w->host->pool_fd < 0 ? 0
-            : w->link            ? atoll_btrfs_remove_soon(w->host->pool_fd, w->subvolume)
-                                 : atoll_btrfs_remove(w->host->pool_fd, w->subvolume);
+    /* The pool may be missing: then the next atoll-spawn that has it finds the subvolume unused. */
+    int r = w->host->pool_fd < 0 ? 0 : atoll_btrfs_remove(w->host->pool_fd, w->subvolume);
 
     if (r == 0 && w->link && unlinkat(w->host->layers_fd, w->link, 0) < 0 && errno != ENOENT)
         r = -errno;

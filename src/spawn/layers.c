@@ -14,6 +14,7 @@
 #include "spawn/child.h"
 #include "spawn/disk_pool.h"
 #include "spawn/paths.h"
+#include "spawn/pool_layers.h"
 #include "sys/ns.h"
 
 #define GONE "gone-"
@@ -25,7 +26,8 @@ struct dropping {
     uint32_t request;                /* 0: no request waits */
     char name[ATOLL_LAYER_NAME_CAP]; /* its current name */
     struct atoll_po_ids ids;
-    pid_t pid; /* of the process that removes it */
+    bool pooled; /* it is a link to a subvolume of the pool */
+    pid_t pid;   /* of the process that removes it */
     int pidfd;
     struct atoll_watch watch;
 };
@@ -68,6 +70,8 @@ static void sweeper_gone(void *arg, uint32_t events)
     (void)events;
     while (waitpid(d->pid, &status, 0) < 0 && errno == EINTR)
         ;
+    if (d->pooled)
+        atoll_pool_layers_removed();
     (void)atoll_fail_errno(&err, EACCES, "remove layer");
     finish(d, WIFEXITED(status) && WEXITSTATUS(status) == 0 ? NULL : &err);
     go_on(all);
@@ -77,9 +81,11 @@ static int begin(struct dropping *d, struct atoll_error *err)
 {
     const struct atoll_spawn_host *host = d->all->host;
     char subvolume[ATOLL_DISK_POOL_NAME_CAP];
-    int r = d->pid = atoll_disk_pool_is_link(host->layers_fd, d->name, subvolume)
-                         ? atoll_disk_pool_sweep(host, d->name)
-                         : atoll_child_sweep(host, &d->ids, host->layers_fd, d->name);
+    int r;
+
+    d->pooled = atoll_disk_pool_is_link(host->layers_fd, d->name, subvolume);
+    r = d->pid = d->pooled ? atoll_disk_pool_sweep(host, d->name)
+                           : atoll_child_sweep(host, &d->ids, host->layers_fd, d->name);
 
     if (r < 0)
         return atoll_fail_errno(err, -r, "remove layer");

@@ -18,22 +18,32 @@
 #include "sys/btrfs.h"
 #include "sys/tree.h"
 
-/* Each layer that becomes read-only is a commit of the file system, for which snapshots would wait. */
-#define QUIET_MS 1000
-#define LATEST_MS (10 * 1000)
-
-static struct {
-    struct atoll_loop *loop;
-    const struct atoll_spawn_host *host;
+/* Work for a process, begun when it was not asked for again for quiet_ms, or after latest_ms. */
+struct later {
+    int (*work)(const void *host);
+    const char *failure;
+    int64_t quiet_ms, latest_ms;
     struct atoll_timer timer;
-    int64_t first_ms; /* since when a layer waits; 0: none does */
-    pid_t worker;     /* that sets the marks, or 0 */
-} marks;
+    int64_t first_ms; /* since when it is wanted; 0: it is not */
+    pid_t worker;     /* or 0 */
+};
 
-static bool is_other(const char *name)
-{
-    return *name != '.' && strcmp(name, "u") != 0;
-}
+static int mark_all(const void *host);
+static int free_blocks(const void *host);
+
+/* Each layer that becomes read-only is a commit of the file system, and so is freeing blocks: a snapshot
+ * would wait for it. */
+static struct later marks = {.work = mark_all,
+                             .failure = "layers in the pool cannot be made read-only",
+                             .quiet_ms = 500,
+                             .latest_ms = 10000};
+static struct later frees = {.work = free_blocks,
+                             .failure = "blocks of the pool are freed late",
+                             .quiet_ms = 100,
+                             .latest_ms = 500};
+
+static struct atoll_loop *the_loop;
+static const struct atoll_spawn_host *the_host;
 
 /* Calls fn for each entry of a directory except those that begin with a dot, until it returns not 0. */
 static int each_entry(int dir_fd, int (*fn)(int dir, const char *name, void *arg), void *arg)
@@ -55,12 +65,7 @@ static int each_entry(int dir_fd, int (*fn)(int dir, const char *name, void *arg
 
 static int remove_other(int top, const char *name, void *arg ATOLL_UNUSED)
 {
-    return is_other(name) ? atoll_tree_remove(top, name) : 0;
-}
-
-static int find_other(int top ATOLL_UNUSED, const char *name, void *arg ATOLL_UNUSED)
-{
-    return is_other(name);
+    return strcmp(name, "u") != 0 ? atoll_tree_remove(top, name) : 0;
 }
 
 /* On the host template, /usr is an overlay of its own, with a writable layer of its own. */
@@ -109,7 +114,7 @@ int atoll_pool_layer_finish(const struct atoll_spawn_host *host, int top,
         r = atoll_walk_remove_sockets(upper, &sum);
     if (r == 0)
         r = fn(arg, &sum);
-    return r < 0 ? r : each_entry(top, remove_other, NULL);
+    return r < 0 ? r : atoll_tree_remove(top, ATOLL_POOL_LAYER_UNFINISHED);
 }
 
 /* Opens the subvolume of a layer that has its link. -ENOENT: it is none. */
@@ -135,11 +140,11 @@ static int repair(int pool ATOLL_UNUSED, const char *name, void *arg)
 {
     const struct atoll_spawn_host *host = arg;
     ATOLL_AUTOCLOSE int top = open_layer(host, name);
-    int r = top < 0 ? top : each_entry(top, find_other, NULL);
+    int r = top < 0 ? top : 0;
 
-    if (r > 0)
+    if (r == 0 && faccessat(top, ATOLL_POOL_LAYER_UNFINISHED, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         r = atoll_pool_layer_finish(host, top, forget_sum, NULL);
-    if (r >= 0 || r == -ENOENT)
+    if (r == 0 || r == -ENOENT)
         return 0;
     atoll_log(ATOLL_LOG_ERROR, "a layer is not whole, and is removed", "layer", name + 2, "error",
               strerror(-r), NULL);
@@ -156,7 +161,7 @@ void atoll_pool_layers_repair(const struct atoll_spawn_host *host)
                   NULL);
 }
 
-/* Marks. */
+/* What can wait. */
 
 static int mark(int pool ATOLL_UNUSED, const char *name, void *arg)
 {
@@ -166,6 +171,8 @@ static int mark(int pool ATOLL_UNUSED, const char *name, void *arg)
 
     if (r == 0)
         r = -atoll_fault("spawn.pool_mark");
+    if (r == 0)
+        r = each_entry(top, remove_other, NULL);
     if (r == 0)
         r = atoll_btrfs_set_read_only(top);
     return r == -ENOENT || r > 0 ? 0 : r; /* a layer may be removed meanwhile */
@@ -178,26 +185,33 @@ static int mark_all(const void *arg)
     return each_entry(host->pool_fd, mark, (void *)(uintptr_t)host);
 }
 
-static int begin(void)
+static int free_blocks(const void *arg)
+{
+    const struct atoll_spawn_host *host = arg;
+
+    return atoll_btrfs_free_soon(host->pool_fd);
+}
+
+static int begin(struct later *l)
 {
     const struct atoll_po_ids own = {.mode = ATOLL_IDS_SINGLE};
-    const int keep[] = {marks.host->pool_fd, marks.host->layers_fd};
-    pid_t pid = atoll_child_work(marks.host, &own, mark_all, marks.host, keep, 2);
+    const int keep[] = {the_host->pool_fd, the_host->layers_fd};
+    pid_t pid = atoll_child_work(the_host, &own, l->work, the_host, keep, 2);
 
-    marks.first_ms = 0;
-    marks.worker = pid < 0 ? 0 : pid;
+    l->first_ms = 0;
+    l->worker = pid < 0 ? 0 : pid;
     return pid < 0 ? pid : 0;
 }
 
 /* 1: the process has not ended. */
-static int finish(void)
+static int finish(struct later *l)
 {
     int status = 0;
-    pid_t pid = marks.worker == 0 ? -1 : waitpid(marks.worker, &status, WNOHANG);
+    pid_t pid = l->worker == 0 ? -1 : waitpid(l->worker, &status, WNOHANG);
 
-    if (marks.worker == 0 || pid == 0)
-        return marks.worker != 0;
-    marks.worker = 0;
+    if (l->worker == 0 || pid == 0)
+        return l->worker != 0;
+    l->worker = 0;
     if (pid < 0)
         return -errno;
     return !WIFEXITED(status) ? -EIO : -WEXITSTATUS(status);
@@ -205,34 +219,43 @@ static int finish(void)
 
 static void on_timer(void *arg)
 {
-    int r = finish();
+    struct later *l = arg;
+    int r = finish(l), begun = 0;
 
-    (void)arg;
+    if (l->worker == 0 && l->first_ms != 0)
+        begun = begin(l);
+    r = r < 0 ? r : begun;
     if (r < 0)
-        atoll_log(ATOLL_LOG_ERROR, "layers in the pool cannot be made read-only", "error",
-                  strerror(-r), NULL);
-    if (r <= 0 && marks.first_ms != 0 && (r = begin()) < 0)
-        atoll_log(ATOLL_LOG_ERROR, "layers in the pool cannot be made read-only", "error",
-                  strerror(-r), NULL);
-    if (marks.worker != 0)
-        atoll_timer_set(&marks.timer, marks.loop, QUIET_MS, on_timer, NULL);
+        atoll_log(ATOLL_LOG_ERROR, l->failure, "error", strerror(-r), NULL);
+    if (l->worker != 0)
+        atoll_timer_set(&l->timer, the_loop, l->quiet_ms, on_timer, l);
+}
+
+static void want(struct later *l)
+{
+    int64_t now = atoll_clock_ms();
+
+    if (!the_loop || the_host->pool_fd < 0)
+        return;
+    if (l->first_ms == 0)
+        l->first_ms = now;
+    if (now - l->first_ms < l->latest_ms)
+        atoll_timer_set(&l->timer, the_loop, l->quiet_ms, on_timer, l);
 }
 
 void atoll_pool_layers_made(void)
 {
-    int64_t now = atoll_clock_ms();
+    want(&marks);
+}
 
-    if (marks.loop == NULL || marks.host->pool_fd < 0)
-        return;
-    if (marks.first_ms == 0)
-        marks.first_ms = now;
-    if (now - marks.first_ms < LATEST_MS)
-        atoll_timer_set(&marks.timer, marks.loop, QUIET_MS, on_timer, NULL);
+void atoll_pool_layers_removed(void)
+{
+    want(&frees);
 }
 
 void atoll_pool_layers_start(struct atoll_loop *loop, const struct atoll_spawn_host *host)
 {
-    marks.loop = loop;
-    marks.host = host;
-    atoll_pool_layers_made();
+    the_loop = loop;
+    the_host = host;
+    want(&marks);
 }

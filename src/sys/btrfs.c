@@ -100,14 +100,20 @@ int atoll_btrfs_remove(int dir, const char *name)
     return r == -ENOENT ? 0 : r;
 }
 
-int atoll_btrfs_remove_soon(int dir, const char *name)
+int atoll_btrfs_free_soon(int fd)
 {
-    int r = atoll_btrfs_remove(dir, name);
     uint64_t transaction;
 
     /* Wakes the thread that commits, which wakes the one that frees; writes no data of other files. */
+    return result(ioctl(fd, BTRFS_IOC_START_SYNC, &transaction));
+}
+
+int atoll_btrfs_remove_soon(int dir, const char *name)
+{
+    int r = atoll_btrfs_remove(dir, name);
+
     if (r == 0)
-        (void)!ioctl(dir, BTRFS_IOC_START_SYNC, &transaction);
+        (void)!atoll_btrfs_free_soon(dir);
     return r;
 }
 

@@ -24,7 +24,9 @@ int atoll_btrfs_make(int dir, const char *name, uint64_t group) ATOLL_MUST_CHECK
 int atoll_btrfs_snapshot(int dir, const char *name, int source, uint64_t group) ATOLL_MUST_CHECK;
 /* Success also if it does not exist. Its blocks are freed later. */
 int atoll_btrfs_remove(int dir, const char *name) ATOLL_MUST_CHECK;
-/* The same, and begins to free its blocks now instead of at the next commit, up to 30 s later. */
+/* Begins to free the blocks of what was removed now, instead of at the next commit, up to 30 s later. */
+int atoll_btrfs_free_soon(int fd) ATOLL_MUST_CHECK;
+/* Both. */
 int atoll_btrfs_remove_soon(int dir, const char *name) ATOLL_MUST_CHECK;
 /* Of the subvolume that has the file. Beyond the limit writes fail with EDQUOT. UINT64_MAX: no limit. */
 int atoll_btrfs_limit(int fd, uint64_t bytes) ATOLL_MUST_CHECK;

@@ -15,7 +15,7 @@ import urllib.parse
 
 import docker_engine
 import oci_images
-from daemons import ROOT, wait_until
+from daemons import ROOT, wait_until, writable_layers
 from walking import TOLD, Refused
 
 sys.path.append(str(ROOT / "tests" / "integration"))
@@ -68,6 +68,8 @@ def snapshot_in_pool(walk, client, _):
     made = client.create(limits={"memoryMB": 64, "diskMB": 64})
     client.run(made, "echo x > file")
     client.post(f"/api/sandboxes/{made}/snapshots", {"name": "pooled"})
+    with contextlib.suppress(AssertionError, OSError):  # if that fails, it is tried again after the next one
+        wait_until(lambda: walk.board.struck or not writable_layers(walk.state), 3, lambda: "it does not become read-only")
     other = client.create(template="pooled")
     assert client.run(other, "cat file") == "x\n"
     client.delete(f"/api/sandboxes/{other}")
