@@ -31,13 +31,15 @@ const struct atoll_cli_verb atoll_cli_volume_ls = {
 
 struct options {
     struct atoll_cli_common common;
-    const char *provider;
+    const char *provider, *from;
     uint64_t size_bytes;
 };
 
 static const struct atoll_cli_option options_table[] = {
     {"provider", 0, ATOLL_CLI_TEXT, offsetof(struct options, provider), "PROVIDER",
      "provider that keeps it (default: the one that makes templates)", NULL},
+    {"from", 0, ATOLL_CLI_TEXT, offsetof(struct options, from), "VOLUME",
+     "copy this volume, as it is at one moment", NULL},
     {"size", 0, ATOLL_CLI_SIZE, offsetof(struct options, size_bytes), "SIZE",
      "the most that its files may take (default: as the operator says)", NULL},
     ATOLL_CLI_COMMON(struct options),
@@ -49,7 +51,7 @@ static int create(struct atoll_cli *cli, const void *options, int argc ATOLL_UNU
 {
     const struct options *o = options;
     ATOLL_AUTOJSON json_t *request =
-        json_pack("{s:s, s:s*}", "name", argv[0], "provider", o->provider);
+        json_pack("{s:s, s:s*, s:s*}", "name", argv[0], "provider", o->provider, "from", o->from);
     ATOLL_AUTOJSON json_t *reply = NULL;
     int r;
 
@@ -69,10 +71,10 @@ static int create(struct atoll_cli *cli, const void *options, int argc ATOLL_UNU
 const struct atoll_cli_verb atoll_cli_volume_create = {
     .name = "volume create",
     .args = "[OPTION]... NAME",
-    .summary = "create an empty volume",
+    .summary = "create an empty volume, or a copy of one",
     .help =
         "Sandboxes mount it by --volume NAME:PATH, and `atoll cp FILE volume:NAME/` copies a file\n"
-        "into it.\n",
+        "into it. --from copies a volume that has a size; what writes to it waits meanwhile.\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .min_args = 1,

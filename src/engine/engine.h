@@ -791,6 +791,9 @@ void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const c
                         void (*each)(void *arg, const struct atoll_volume_view *view),
                         atoll_done_fn *done, void *arg);
 /* NOT_FOUND, FAILED_PRECONDITION. */
+/* Makes volume `to` with the files that `from` has at one moment. NOT_FOUND, ALREADY_EXISTS, UNIMPLEMENTED. */
+void atoll_volumes_copy(struct atoll_engine *engine, const char *tenant, const char *provider,
+                        const char *from, const char *to, atoll_done_fn *done, void *arg);
 void atoll_volumes_remove(struct atoll_engine *engine, const char *tenant, const char *provider,
                           const char *name, atoll_done_fn *done, void *arg);
 

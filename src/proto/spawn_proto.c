@@ -32,6 +32,9 @@ ATOLL_MSG_DESC(atoll_sm_ref, ATOLL_MSG_FIELD(STR, atoll_sm_ref, id),
                ATOLL_MSG_FIELD(U32, atoll_sm_ref, outside_gid),
                ATOLL_MSG_FIELD(U32, atoll_sm_ref, count));
 
+ATOLL_MSG_DESC(atoll_sm_copy, ATOLL_MSG_FIELD(STR, atoll_sm_copy, from),
+               ATOLL_MSG_FIELD(STR, atoll_sm_copy, to));
+
 ATOLL_MSG_DESC(atoll_sm_remove, ATOLL_MSG_FIELD(STR, atoll_sm_remove, id),
                ATOLL_MSG_FIELD(U8, atoll_sm_remove, keep_disk));
 

@@ -44,6 +44,8 @@ enum atoll_spawn_type {
     /* atoll_sm_ref → empty: memory of a frozen sandbox was freed, as much as was possible in some
      * seconds. */
     ATOLL_SPAWN_RECLAIM = 48,
+    /* atoll_sm_copy → empty, once the copy of a volume that is an image exists. NOT_FOUND, ALREADY_EXISTS. */
+    ATOLL_SPAWN_COPY_VOLUME = 49,
 };
 
 #define ATOLL_SPAWN_LACKS_MEMORY 1u
@@ -60,6 +62,7 @@ enum atoll_spawn_type {
 #define ATOLL_SPAWN_GIVES_FOLDERS 128u      /* ATOLL_PLAN_FOLDER */
 #define ATOLL_SPAWN_GIVES_SAVE 512u         /* ATOLL_FREEZE_SAVE */
 #define ATOLL_SPAWN_GIVES_RECLAIM 256u      /* ATOLL_SPAWN_RECLAIM */
+#define ATOLL_SPAWN_GIVES_VOLUME_COPIES 1024u
 
 struct atoll_sm_hello {
     uint32_t version;
@@ -95,6 +98,11 @@ struct atoll_sm_error {
     int32_t errnum;
     const char *text; /* "step 7 (overlay): mount: …" */
     const char *step;
+};
+
+struct atoll_sm_copy {
+    const char *from; /* TENANT/NAME */
+    const char *to;   /* NAME */
 };
 
 struct atoll_sm_ref {
@@ -162,4 +170,4 @@ struct atoll_sm_disk {
 extern const struct atoll_msg_desc atoll_sm_hello_desc, atoll_sm_create_desc, atoll_sm_created_desc,
     atoll_sm_error_desc, atoll_sm_ref_desc, atoll_sm_exited_desc, atoll_sm_limit_desc,
     atoll_sm_commit_desc, atoll_sm_remove_desc, atoll_sm_freeze_desc, atoll_sm_ids_desc,
-    atoll_sm_snapshot_desc, atoll_sm_layer_desc, atoll_sm_disk_desc;
+    atoll_sm_snapshot_desc, atoll_sm_layer_desc, atoll_sm_disk_desc, atoll_sm_copy_desc;

@@ -44,7 +44,8 @@ struct atoll_call {
     struct atoll_provider_build build;
     char dockerfile[256];        /* BUILD */
     char image[128];             /* BUILD, SNAPSHOT, LOAD_IMAGE, DROP_IMAGE */
-    char tenant[65], volume[65]; /* LIST_VOLUMES, DROP_VOLUME */
+    char tenant[65], volume[65]; /* LIST_VOLUMES, DROP_VOLUME, COPY_VOLUME */
+    char to[65];                 /* COPY_VOLUME */
     atoll_provider_each_fn *each;
     atoll_provider_said_fn *said;
     atoll_provider_volume_fn *each_volume;

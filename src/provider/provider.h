@@ -45,6 +45,7 @@ struct atoll_provider_caps {
     bool snapshots;        /* makes images from the disk of a sandbox */
     bool snapshot_layers;  /* makes layers from the disk of a sandbox */
     bool volumes;          /* supports spec.mounts: volumes outlive sandboxes */
+    bool volume_copies;    /* makes a volume from what another one has */
     bool read_only;        /* supports spec.read_only */
     bool disk_choice;      /* supports spec.disk_choice */
     bool descriptors;      /* streams to the agent carry descriptors */

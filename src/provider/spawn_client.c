@@ -104,6 +104,7 @@ int atoll_spawn_read_hello(const struct atoll_frame *frame, struct atoll_spawn_i
     info->reclaims = hello.gives & ATOLL_SPAWN_GIVES_RECLAIM;
     info->snapshots = hello.gives & ATOLL_SPAWN_GIVES_SNAPSHOTS;
     info->volumes = hello.gives & ATOLL_SPAWN_GIVES_VOLUMES;
+    info->volume_copies = hello.gives & ATOLL_SPAWN_GIVES_VOLUME_COPIES;
     info->volume_images = hello.gives & ATOLL_SPAWN_GIVES_VOLUME_IMAGES;
     info->pool = hello.gives & ATOLL_SPAWN_GIVES_POOL;
     info->folders = hello.gives & ATOLL_SPAWN_GIVES_FOLDERS;

@@ -21,6 +21,7 @@ struct atoll_spawn_info {
     bool snapshots;     /* ATOLL_SPAWN_GIVES_SNAPSHOTS */
     bool volumes;       /* ATOLL_SPAWN_GIVES_VOLUMES */
     bool volume_images; /* ATOLL_SPAWN_GIVES_VOLUME_IMAGES */
+    bool volume_copies; /* ATOLL_SPAWN_GIVES_VOLUME_COPIES */
     bool pool;          /* ATOLL_SPAWN_GIVES_POOL */
     bool folders;       /* ATOLL_SPAWN_GIVES_FOLDERS */
     bool network;       /* its sandboxes can have a network */

@@ -181,32 +181,41 @@ int atoll_layers_drop(struct atoll_layers *all, const char *name, const struct a
     return 0;
 }
 
+bool atoll_volume_path(const char *volume, char ret_dir[static ATOLL_VOLUME_PATH_CAP],
+                       const char **ret_name)
+{
+    const char *slash = strchr(volume, '/');
+
+    *ret_name = slash ? slash + 1 : "";
+    return slash && slash - volume <= 64 && atoll_text_is_name(slash + 1) &&
+           (size_t)snprintf(ret_dir, ATOLL_VOLUME_PATH_CAP, ATOLL_VOLUMES "/%.*s",
+                            (int)(slash - volume), volume) < ATOLL_VOLUME_PATH_CAP &&
+           atoll_text_is_name(ret_dir + sizeof(ATOLL_VOLUMES));
+}
+
 int atoll_volumes_drop(struct atoll_layers *all, const char *name, const struct atoll_po_ids *ids,
                        uint32_t request, struct atoll_error *err)
 {
-    const char *slash = strchr(name, '/');
     ATOLL_AUTOCLOSE int dir = ATOLL_NO_FD;
     struct dropping *d;
-    char path[96];
+    const char *base;
+    char path[ATOLL_VOLUME_PATH_CAP];
     int r;
 
-    if (!slash || slash - name > 64 || !atoll_text_is_name(slash + 1) ||
-        (size_t)snprintf(path, sizeof(path), ATOLL_VOLUMES "/%.*s", (int)(slash - name), name) >=
-            sizeof(path) ||
-        !atoll_text_is_name(path + sizeof(ATOLL_VOLUMES)))
+    if (!atoll_volume_path(name, path, &base))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "not the name of a volume");
     d = dropping_new(all, ids, request, err);
     if (!d)
         return -EAGAIN;
     dir = atoll_paths_open(all->host->state_fd, path, O_RDONLY | O_DIRECTORY);
-    r = dir < 0 ? dir : atoll_layer_put_aside(all->host, dir, slash + 1, d->name);
+    r = dir < 0 ? dir : atoll_layer_put_aside(all->host, dir, base, d->name);
     if (r == 0) {
         enqueue(d);
         return 0;
     }
     free(d);
     return r == -ENOENT
-               ? atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no volume %.64s", slash + 1)
+               ? atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no volume %.64s", base)
                : atoll_fail_errno(err, -r, "remove volume");
 }
 

@@ -37,6 +37,10 @@ void atoll_layers_init(
  * now or later; a missing layer is success. */
 int atoll_layers_drop(struct atoll_layers *layers, const char *name, const struct atoll_po_ids *ids,
                       uint32_t request, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The directory volumes/TENANT of a volume TENANT/NAME, and its name. False: that is not the name of a volume. */
+#define ATOLL_VOLUME_PATH_CAP 96
+bool atoll_volume_path(const char *volume, char ret_dir[static ATOLL_VOLUME_PATH_CAP],
+                       const char **ret_name);
 /* The same for volumes/TENANT/NAME; a missing one is NOT_FOUND. */
 int atoll_volumes_drop(struct atoll_layers *layers, const char *name,
                        const struct atoll_po_ids *ids, uint32_t request,

@@ -16,6 +16,7 @@
 #include "spawn/leftovers.h"
 #include "spawn/paths.h"
 #include "spawn/sandbox.h"
+#include "spawn/volume_copy.h"
 
 #define OUT_MAX (8 * 1024 * 1024) /* enough for a list with a sandbox for each id range */
 
@@ -28,6 +29,7 @@ struct atoll_server {
     const struct atoll_spawn_host *host;
     struct atoll_sandboxes *sandboxes;
     struct atoll_layers layers;
+    struct atoll_volume_copies copies;
     struct atoll_leftovers leftovers;
     int listen_fd;
     struct atoll_watch listen_watch;
@@ -56,6 +58,7 @@ static void drop_daemon(struct atoll_server *server)
         atoll_channel_done(&server->daemon);
     atoll_sandboxes_forget_requests(server->sandboxes);
     atoll_layers_forget_requests(&server->layers);
+    atoll_volume_copies_forget_requests(&server->copies);
     atoll_timer_set(&server->idle, server->loop, IDLE_MS, check_idle, server);
 }
 
@@ -204,7 +207,9 @@ static int do_hello(struct atoll_server *server, uint32_t id, const void *msg,
             (server->host->cgroups.has[ATOLL_CG_IO] ? ATOLL_SPAWN_GIVES_IO : 0) |
             (server->host->network ? ATOLL_SPAWN_GIVES_NETWORK : 0) | ATOLL_SPAWN_GIVES_STACKS |
             ATOLL_SPAWN_GIVES_SNAPSHOTS | ATOLL_SPAWN_GIVES_VOLUMES |
-            (server->host->root ? ATOLL_SPAWN_GIVES_VOLUME_IMAGES : 0) | ATOLL_SPAWN_GIVES_SAVE |
+            (server->host->root ? ATOLL_SPAWN_GIVES_VOLUME_IMAGES | ATOLL_SPAWN_GIVES_VOLUME_COPIES
+                                : 0) |
+            ATOLL_SPAWN_GIVES_SAVE |
             (atoll_cgroups_can_reclaim(&server->host->cgroups) ? ATOLL_SPAWN_GIVES_RECLAIM : 0) |
             (server->host->pool_fd >= 0 ? ATOLL_SPAWN_GIVES_POOL : 0) | ATOLL_SPAWN_GIVES_FOLDERS,
     };
@@ -381,6 +386,14 @@ static int do_drop_volume(struct atoll_server *server, uint32_t id, const void *
     return atoll_volumes_drop(&server->layers, ref->id, &ids, id, err);
 }
 
+static int do_copy_volume(struct atoll_server *server, uint32_t id, const void *msg,
+                          struct atoll_error *err)
+{
+    const struct atoll_sm_copy *want = msg;
+
+    return atoll_volume_copy(&server->copies, want->from, want->to, id, err);
+}
+
 static int do_disk(struct atoll_server *server, uint32_t id, const void *msg,
                    struct atoll_error *err)
 {
@@ -423,6 +436,7 @@ static const struct {
     {ATOLL_SPAWN_LIST, "list", NULL, do_list},
     {ATOLL_SPAWN_COMMIT, "commit", &atoll_sm_commit_desc, do_commit},
     {ATOLL_SPAWN_DROP_LAYER, "drop_layer", &atoll_sm_ref_desc, do_drop_layer},
+    {ATOLL_SPAWN_COPY_VOLUME, "copy_volume", &atoll_sm_copy_desc, do_copy_volume},
     {ATOLL_SPAWN_DROP_VOLUME, "drop_volume", &atoll_sm_ref_desc, do_drop_volume},
     {ATOLL_SPAWN_END, "end", NULL, do_end},
     {ATOLL_SPAWN_TAKE_IDS, "take_ids", NULL, do_take_ids},
@@ -440,6 +454,7 @@ union any_request {
     struct atoll_sm_commit commit;
     struct atoll_sm_snapshot snapshot;
     struct atoll_sm_ref ref;
+    struct atoll_sm_copy copy;
     struct atoll_sm_remove remove;
     struct atoll_sm_freeze freeze;
     struct atoll_sm_ids ids;
@@ -547,6 +562,7 @@ int atoll_server_new(struct atoll_loop *loop, const struct atoll_spawn_host *hos
     server->listen_fd = listen_fd;
     server->daemon.fd = ATOLL_NO_FD;
     atoll_layers_init(&server->layers, loop, host, on_dropped, server);
+    atoll_volume_copies_init(&server->copies, loop, host, on_dropped, server);
     r = atoll_sandboxes_new(loop, host, &sandbox_events, server, &server->sandboxes, err);
     if (r < 0) {
         free(server);
@@ -556,6 +572,8 @@ int atoll_server_new(struct atoll_loop *loop, const struct atoll_spawn_host *hos
     if (r < 0)
         return atoll_fail_errno(err, -r, "watch the listening socket");
     atoll_timer_set(&server->idle, loop, IDLE_MS, check_idle, server);
+    atoll_volume_copies_begin(
+        &server->copies); /* what waits for a frozen volume cannot be killed */
     r = atoll_leftovers_end(&server->leftovers, loop, host, on_leftovers_ended, server, err);
     if (r < 0)
         return r;

@@ -51,6 +51,14 @@ static int open_device(int image_fd, char path[static ATOLL_LOOP_DEVICE_PATH])
     return -EBUSY;
 }
 
+bool atoll_volume_image_is_attached(int image_fd)
+{
+    if (flock(image_fd, LOCK_EX | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK;
+    (void)flock(image_fd, LOCK_UN);
+    return false;
+}
+
 /* mkfs gives the top to root of the host, which no sandbox can do. */
 static int own_top(int mount_fd, uint32_t owner, uint32_t mode)
 {

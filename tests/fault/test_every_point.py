@@ -49,7 +49,7 @@ ELSEWHERE = {
                   "drop_layer", "snapshot_layer", "sockets")},
     **{f"provider.{name}.{op}": "it has no images of its own" for name in ("native", "fake")
        for op in ("build", "snapshot", "drop_image", "load_image")},
-    **{f"provider.fake.{op}": "it has no volumes" for op in ("list_volumes", "drop_volume")},
+    **{f"provider.fake.{op}": "it has no volumes" for op in ("list_volumes", "drop_volume", "copy_volume")},
 }
 
 

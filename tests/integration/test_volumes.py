@@ -1,5 +1,8 @@
 """Named volumes of native sandboxes: shared, kept, removed, and out of the reach of other tenants."""
 
+import os
+import signal
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,7 +12,7 @@ from boxes import Box
 from conftest import running, BUILD
 from daemons import wait_until
 from rest import Rest
-from resting import kill_daemon, mortal_daemon
+from resting import agent_of, kill_daemon, mortal_daemon, spawn_pid
 
 
 @pytest.fixture(scope="module")
@@ -322,6 +325,66 @@ def test_many_begin_a_volume_at_once(mortal, limited):
         box.destroy()
 
 
+IN_STEP = "i=0; while :; do i=$((i + 1)); echo $i >>/v/a; echo $i >>/v/b; done"
+
+
+def test_a_copy_is_of_one_moment(mortal, make, limited):
+    box = make(("small", "/v"))
+    writer = box.detach(IN_STEP)
+    wait_until(lambda: int(box.out("wc -l </v/b")) > 100, 30, lambda: "nothing is written")
+    made = mortal.rest.post("/api/volumes", {"name": "copy", "from": "small"})
+    assert made.status == 201 and made.json["name"] == "copy", made.body
+    before = int(box.out("wc -l </v/b"))
+    copy = make(("copy", "/v"))
+    a, b = (copy.out(f"cat /v/{name}").split() for name in "ab")
+    assert len(b) <= len(a) <= len(b) + 1 and a == [str(i + 1) for i in range(len(a))]
+    assert 100 < len(b) <= before and b == a[:len(b)]
+    wait_until(lambda: int(box.out("wc -l </v/b")) > before, 30, lambda: "the writer does not go on")
+    box.post(f"execs/{writer}/kill", {"signal": 9})
+    copy.out("rm /v/a")
+    assert box.out("test -f /v/a && echo there") == "there"
+    shown = {v["name"]: v for v in mortal.rest.get("/api/volumes").json["volumes"]}
+    assert shown["copy"]["size_bytes"] == shown["small"]["size_bytes"]
+    box.destroy()
+
+
+def test_what_cannot_be_copied(mortal, make, limited):
+    assert mortal.rest.post("/api/volumes", {"name": "plain"}).status == 201
+    for fields, status, says in (({"from": "nosuch"}, 404, "no volume nosuch"),
+                                 ({"from": "small", "name": "plain"}, 409, "plain exists"),
+                                 ({"from": "plain"}, 409, "sizeMB"),
+                                 ({"from": "small", "sizeMB": 64}, 400, "leave out sizeMB"),
+                                 ({"from": "small", "name": "../x"}, 400, "not a volume name"),
+                                 ({"from": "../small"}, 404, "no volume"),
+                                 ({"from": "small", "provider": "nosuch"}, 400, "nosuch")):
+        answer = mortal.rest.post("/api/volumes", {"name": "copy", **fields})
+        assert answer.status == status and says in answer.error["message"], (fields, answer.body)
+    assert {v["name"] for v in mortal.rest.get("/api/volumes").json["volumes"]} == {"plain", "small"}
+    mortal.rest.delete("/api/volumes/plain")
+
+
+def test_a_volume_that_stayed_frozen_is_thawed(mortal, make, limited):
+    """As after the death of what copies it, and of atoll-spawn."""
+    box = make(("small", "/v"))
+    box.out("echo x >/v/f; sync /v/f")
+    subprocess.run(["fsfreeze", "-f", f"/proc/{agent_of(box.id)}/root/v"], check=True)
+    box.detach("echo y >/v/g")  # waits, and cannot be killed
+    kill_daemon(mortal)
+    os.kill(spawn_pid(mortal), signal.SIGKILL)
+    mortal.start()
+    assert make(("small", "/v")).out("cat /v/f; echo z >/v/h; cat /v/h") == "x\nz"
+    mortal.rest.delete("/api/sandboxes")
+
+
+def test_a_copy_by_the_command_line(daemon):
+    if daemon.atoll("volume", "create", "--size", "32M", "sized").returncode != 0:
+        pytest.skip("this host cannot limit volumes")
+    daemon.atoll("run", "--volume", "sized:/v", "--", "sh", "-c", "echo x >/v/f", check=True)
+    assert daemon.atoll("volume", "create", "--from", "sized", "other", check=True).stdout == "other\n"
+    assert daemon.atoll("cp", "volume:other/f", "-", check=True).stdout == "x\n"
+    daemon.atoll("volume", "rm", "sized", "other", check=True)
+
+
 def test_volumes_of_tenants_have_a_limit(tmp_path):
     (tmp_path / "providers.yaml").write_text("native: {volumes: 2, volume_mb: 32}\n")
     with running(BUILD, ATOLL_PROVIDERS=str(tmp_path / "providers.yaml")) as daemon:
@@ -331,4 +394,7 @@ def test_volumes_of_tenants_have_a_limit(tmp_path):
         box = Box(mine, volumes=[{"name": "data", "path": "/data"}])
         assert box.run("head -c 64M /dev/zero > /data/f")["result"]["exit_code"] != 0
         box.destroy()
+        assert mine.post("/api/volumes", {"name": "second", "from": "data"}).status == 201
+        third = mine.post("/api/volumes", {"name": "third", "from": "data"})
+        assert third.status == 429 and "has 2 volumes" in third.error["message"]
         assert mine.delete("/api/volumes/data").status == 204

@@ -124,6 +124,32 @@ void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const c
         list_next(v);
 }
 
+/* Copy. */
+
+static bool has_copies(const struct atoll_provider_caps *caps)
+{
+    return caps->volume_copies;
+}
+
+void atoll_volumes_copy(struct atoll_engine *engine, const char *tenant, const char *provider,
+                        const char *from, const char *to, atoll_done_fn *done, void *arg)
+{
+    struct atoll_error err;
+    struct atoll_provider_entry *entry =
+        atoll_provider_entry_for(engine, provider, has_copies, "copy volumes", &err);
+    int r = entry ? 0 : -ENOTSUP;
+
+    if (entry && !atoll_text_is_name(to))
+        r = atoll_fail(&err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "\"%.64s\" is not a volume name: letters, digits, . _ - only", to);
+    else if (entry && !atoll_text_is_name(from))
+        r = atoll_fail(&err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no volume %.64s", from);
+    if (r < 0)
+        done(arg, &err);
+    else
+        entry->provider->ops->copy_volume(entry->provider, tenant, from, to, done, arg);
+}
+
 /* Remove. */
 
 /* A sandbox that mounts it; one that is being destroyed only if there is no other. */

@@ -162,7 +162,8 @@ static void ask_plain(struct atoll_native *n, uint16_t type, const struct atoll_
     p->n = n;
     p->done = done;
     p->arg = arg;
-    p->may_take_ms = type == ATOLL_SPAWN_DROP_LAYER || type == ATOLL_SPAWN_DROP_VOLUME
+    p->may_take_ms = type == ATOLL_SPAWN_DROP_LAYER || type == ATOLL_SPAWN_DROP_VOLUME ||
+                             type == ATOLL_SPAWN_COPY_VOLUME
                          ? ATOLL_NATIVE_LAYER_MS
                          : n->answer_ms;
     r = n->rpc ? atoll_rpc_ask(n->rpc, type, desc, msg, on_plain, p, &err)
@@ -258,6 +259,21 @@ static void drop_volume(struct atoll_provider *p, const char *tenant, const char
     ask_plain(atoll_native_of(p), ATOLL_SPAWN_DROP_VOLUME, &atoll_sm_ref_desc, &ref, "", done, arg);
 }
 
+static void copy_volume(struct atoll_provider *p, const char *tenant, const char *from,
+                        const char *to, atoll_provider_done_fn *done, void *arg)
+{
+    char volume[2 * 65];
+    struct atoll_sm_copy msg = {volume, to};
+    struct atoll_error err;
+
+    (void)snprintf(volume, sizeof(volume), "%.64s/%.64s", tenant, from);
+    if (atoll_native_check_copy(atoll_native_of(p), tenant, from, to, &err) < 0)
+        done(arg, &err);
+    else
+        ask_plain(atoll_native_of(p), ATOLL_SPAWN_COPY_VOLUME, &atoll_sm_copy_desc, &msg, "", done,
+                  arg);
+}
+
 static uint32_t missing_limits(struct atoll_provider *p, const struct atoll_spec *spec)
 {
     return atoll_plan_missing_limits(&atoll_native_of(p)->plan_host, spec);
@@ -321,6 +337,7 @@ static const struct atoll_provider_ops ops = {
     .drop_layer = atoll_native_drop_layer,
     .list_volumes = atoll_native_list_volumes,
     .drop_volume = drop_volume,
+    .copy_volume = copy_volume,
     .health = atoll_native_health,
     .keeper = keeper,
     .shutdown = shutdown_spawn,
@@ -400,6 +417,7 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
         .stacks = n->spawn.stacks,
         .snapshot_layers = n->spawn.snapshots && atoll_cgroups_can_freeze(&n->cgroups),
         .volumes = n->spawn.volumes,
+        .volume_copies = n->spawn.volume_copies,
         .descriptors = true,
         .pause = atoll_cgroups_can_freeze(&n->cgroups),
         .reclaim = n->spawn.reclaims,

@@ -83,6 +83,11 @@ void atoll_native_list_volumes(struct atoll_provider *provider, const char *tena
 int atoll_native_check_volumes(const struct atoll_native *native, struct atoll_spec *spec,
                                bool *ret_makes, struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* Whether the tenant may have a copy of the volume. NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION,
+ * RESOURCE_EXHAUSTED, PERMISSION_DENIED. */
+int atoll_native_check_copy(const struct atoll_native *native, const char *tenant, const char *from,
+                            const char *to, struct atoll_error *err) ATOLL_MUST_CHECK;
+
 /* folders.c: reads the list of the configuration, and resolves links in it. INVALID_ARGUMENT. */
 int atoll_native_read_folders(struct atoll_native *native, const char *text,
                               struct atoll_error *err) ATOLL_MUST_CHECK;

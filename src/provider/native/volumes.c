@@ -86,18 +86,65 @@ static int choose_limit(const struct atoll_native *n, struct atoll_spec *spec, b
     return 0;
 }
 
+static int too_many(const char *tenant, size_t count, size_t most, struct atoll_error *err)
+{
+    if (most == 0)
+        return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
+                          "the operator has not permitted volumes: set \"native: {volumes: N}\" in "
+                          "providers.yaml");
+    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                      "tenant %s has %zu volumes, the most it may have is %zu; remove some "
+                      "(`atoll volume rm`)",
+                      tenant, count, most);
+}
+
+static size_t most_of(const struct atoll_native *n, const char *tenant)
+{
+    return strcmp(tenant, n->free_tenant) == 0 ? ATOLL_NATIVE_VOLUMES : n->volumes;
+}
+
+static size_t count_in(DIR *dir)
+{
+    struct dirent *entry;
+    size_t count = 0;
+
+    while (dir && (entry = readdir(dir)) != NULL)
+        count += atoll_text_is_name(entry->d_name);
+    return count;
+}
+
+int atoll_native_check_copy(const struct atoll_native *n, const char *tenant, const char *from,
+                            const char *to, struct atoll_error *err)
+{
+    DIR *dir = open_tenant(n, tenant);
+    size_t count = count_in(dir);
+    struct stat st = {0}, other;
+    bool has = dir && fstatat(dirfd(dir), from, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    bool is_taken = dir && fstatat(dirfd(dir), to, &other, AT_SYMLINK_NOFOLLOW) == 0;
+
+    if (dir)
+        (void)closedir(dir);
+    if (!has)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no volume %s", from);
+    if (is_taken)
+        return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "volume %s exists", to);
+    if (!S_ISREG(st.st_mode))
+        return atoll_fail(
+            err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+            "volume %s has no size of its own, so it cannot be copied as it is at one "
+            "moment; volumes made with \"sizeMB\" (--size) can",
+            from);
+    return count < most_of(n, tenant) ? 0 : too_many(tenant, count, most_of(n, tenant), err);
+}
+
 int atoll_native_check_volumes(const struct atoll_native *n, struct atoll_spec *spec,
                                bool *ret_makes, struct atoll_error *err)
 {
     DIR *dir = spec->mount_count ? open_tenant(n, spec->tenant) : NULL;
     bool is_free = strcmp(spec->tenant, n->free_tenant) == 0;
-    size_t most = is_free ? ATOLL_NATIVE_VOLUMES : n->volumes;
-    size_t count = 0, missing = 0;
-    struct dirent *entry;
+    size_t most = most_of(n, spec->tenant), count = count_in(dir), missing = 0;
     struct stat st;
 
-    while (dir && (entry = readdir(dir)) != NULL)
-        count += atoll_text_is_name(entry->d_name);
     for (size_t i = 0; i < spec->mount_count; i++)
         missing += *spec->mounts[i].volume && (!dir || fstatat(dirfd(dir), spec->mounts[i].volume,
                                                                &st, AT_SYMLINK_NOFOLLOW) < 0);
@@ -108,12 +155,5 @@ int atoll_native_check_volumes(const struct atoll_native *n, struct atoll_spec *
         return 0;
     if (count + missing <= most)
         return choose_limit(n, spec, is_free, err);
-    if (most == 0)
-        return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
-                          "the operator has not permitted volumes: set \"native: {volumes: N}\" in "
-                          "providers.yaml");
-    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                      "tenant %s has %zu volumes, the most it may have is %zu; remove some "
-                      "(`atoll volume rm`)",
-                      spec->tenant, count, most);
+    return too_many(spec->tenant, count, most, err);
 }

@@ -35,7 +35,7 @@ void atoll_rest_volume_list(struct atoll_api_call *call, const uint8_t *body ATO
 #define SIZE_MB_LEAST 16
 
 struct volume_request {
-    const char *name, *provider;
+    const char *name, *provider, *from;
     uint64_t size_mb;
 };
 
@@ -43,12 +43,13 @@ struct volume_request {
 static const struct atoll_field volume_fields[] = {
     {"name", ATOLL_FIELD_STRING, AT(name), 1, 64, NULL, 0},
     {"provider", ATOLL_FIELD_STRING, AT(provider), 1, 64, NULL, 0},
+    {"from", ATOLL_FIELD_STRING, AT(from), 1, 64, NULL, 0},
     {"sizeMB", ATOLL_FIELD_U64, AT(size_mb), SIZE_MB_LEAST, 1 << 24, NULL, 0},
     {0},
 };
 #undef AT
 
-static void made(void *arg, struct atoll_volume_use *use, const struct atoll_error *error)
+static void copied(void *arg, const struct atoll_error *error)
 {
     struct atoll_api_call *call = arg;
     struct atoll_buf buf;
@@ -56,11 +57,19 @@ static void made(void *arg, struct atoll_volume_use *use, const struct atoll_err
 
     if (!atoll_api_reply_begin(call, error, &buf, &out))
         return;
-    call->volume = use;
     atoll_json_open(&out, NULL, '{');
     atoll_json_text(&out, "name", call->params.name);
     atoll_json_close(&out, '}');
     atoll_api_reply(call, 201, &out);
+}
+
+static void made(void *arg, struct atoll_volume_use *use, const struct atoll_error *error)
+{
+    struct atoll_api_call *call = arg;
+
+    if (!error)
+        call->volume = use;
+    copied(call, error);
 }
 
 void atoll_rest_volume_create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
@@ -72,10 +81,17 @@ void atoll_rest_volume_create(struct atoll_api_call *call, const uint8_t *bytes,
 
     if (r == 0 && !q.name)
         r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "name is missing");
+    if (r == 0 && q.from && q.size_mb)
+        r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "a copy has the size of its volume: leave out sizeMB");
+    if (r == 0)
+        (void)!atoll_text_copy(call->params.name, sizeof(call->params.name), q.name);
     if (r < 0) {
         atoll_api_fail(call, &error);
+    } else if (q.from) {
+        atoll_volumes_copy(call->engine, call->caller.tenant, q.provider, q.from, q.name, copied,
+                           call);
     } else {
-        (void)!atoll_text_copy(call->params.name, sizeof(call->params.name), q.name);
         atoll_volume_enter(call->engine,
                            &(struct atoll_volume_request){.tenant = call->caller.tenant,
                                                           .name = q.name,
