@@ -66,7 +66,7 @@ def create_large(walk, client, _):
 def snapshot_in_pool(walk, client, _):
     """Its disk is in the disk pool, and so is the snapshot, with those that are made from it."""
     made = client.create(limits={"memoryMB": 64, "diskMB": 64})
-    client.run(made, "echo x > file")
+    client.run(made, "echo x > file; head -c 2M /dev/urandom > much")
     client.post(f"/api/sandboxes/{made}/snapshots", {"name": "pooled"})
     with contextlib.suppress(AssertionError, OSError):  # if that fails, it is tried again after the next one
         wait_until(lambda: walk.board.struck or not writable_layers(walk.state), 3, lambda: "it does not become read-only")

@@ -118,6 +118,18 @@ def test_by_the_command_line(mortal):
     assert failed.returncode != 0 and "--disk-kind" in failed.stderr
 
 
+def test_a_disk_is_flushed_if_much_is_not_written(mortal, make):
+    need_pool(mortal)
+    box = make("cow", limits=SMALL)
+    for script, flushed in [("echo x > f", False), ("head -c 4M /dev/urandom > f", True), ("echo x > f", False)]:
+        box.out(script)
+        made = box.post("snapshots", {"name": "much"}).json["made"]
+        assert (made["flush_ms"] > 0) == flushed, (script, made)
+        assert made["frozen_ms"] > 0
+    box.destroy()
+    assert mortal.rest.delete("/api/snapshots/much").status == 204
+
+
 def only_layer(daemon):
     """Its subvolume."""
     pool = Path(f"/proc/{spawn_pid(daemon)}/root/state/pool")
