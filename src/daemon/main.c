@@ -122,6 +122,7 @@ static void on_signal(void *arg, int signo)
 
 static void daemon_done(struct daemon *d)
 {
+    atoll_engine_stop_files(d->engine); /* its callbacks are of all those that follow */
     d->ssh = atoll_daemon_ssh_close(d->ssh);
     d->server = atoll_http_server_free(d->server);
     d->api = atoll_api_free(d->api);

@@ -134,15 +134,21 @@ static void forget_sandboxes(struct atoll_engine *engine)
     }
 }
 
+void atoll_engine_stop_files(struct atoll_engine *engine)
+{
+    if (engine)
+        atoll_offload_stop(engine->offload);
+}
+
 struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
 {
     if (!engine)
         return NULL;
+    atoll_engine_stop_files(engine);
     atoll_layers_close(engine);
     atoll_makes_done(engine); /* reads from sandboxes, and waits for images */
     atoll_compares_done(engine);
     atoll_images_stop(engine->images);
-    atoll_offload_stop(engine->offload); /* its callbacks use the rest of the engine */
     if (engine->network && engine->sandboxes.used == 0)
         atoll_network_kill(engine->network);
     forget_sandboxes(engine);

@@ -140,6 +140,9 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
  * the others, the recorded end is completed. Call once, before any other request to the engine. */
 void atoll_engine_recover(struct atoll_engine *engine,
                           void (*done)(void *arg, const struct atoll_error *error), void *arg);
+/* Waits for reads and writes of files that are under way; their callbacks are called. Later ones fail. To
+ * be called at the end, while what the callbacks belong to is still there. Accepts NULL. */
+void atoll_engine_stop_files(struct atoll_engine *engine);
 /* Frees memory and handles; sandboxes keep running. */
 struct atoll_engine *atoll_engine_free(struct atoll_engine *engine);
 /* Destroys every sandbox and ends atoll-spawn, then calls done. */
