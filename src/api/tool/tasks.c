@@ -57,12 +57,16 @@ static void may_have_ended(void *arg)
         finish(call, &view);
 }
 
+/* The call does not wait for the end of the task, which may come with that of the daemon. */
 static void stop(struct atoll_tool_call *call)
 {
     struct waiting *w = call->state;
     struct atoll_error error;
 
     (void)!atoll_tasks_cancel(tasks_of(call), w->id, ATOLL_TOOL_WHO, &error);
+    waiting_free(w);
+    (void)atoll_fail(&error, ATOLL_ERR_CANCELED, ECANCELED, "the call was cancelled");
+    atoll_tool_fail(call, &error);
 }
 
 static json_t *request_of(const struct atoll_tool_call *call)
