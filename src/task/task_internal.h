@@ -23,10 +23,11 @@ struct atoll_task {
     struct atoll_error error;
     int64_t created_unix_ms, started_unix_ms, ended_unix_ms;
 
-    struct atoll_steps steps; /* in progress while state is RUNNING */
-    size_t at;                /* index of the step that runs or failed; count: none */
-    struct atoll_list queue;  /* node, while WAITING */
-    struct atoll_timer timer; /* of the step: a retry, or the wait for a source */
+    struct atoll_steps steps;   /* in progress while state is RUNNING */
+    size_t at;                  /* index of the step that runs or failed; count: none */
+    struct atoll_list queue;    /* node, while WAITING */
+    struct atoll_timer timer;   /* of the step: a retry, or the wait for a source */
+    struct atoll_timer pruning; /* after its end */
     struct atoll_timer step_timer, budget_timer;
     struct atoll_task_program *program; /* of the host, that runs; or NULL */
     unsigned tries;                     /* of the step */

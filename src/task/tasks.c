@@ -108,6 +108,7 @@ static struct atoll_task *task_new(struct atoll_tasks *tasks, const char *id, co
 static void task_free(struct atoll_task *task)
 {
     atoll_timer_cancel(&task->timer);
+    atoll_timer_cancel(&task->pruning);
     atoll_timer_cancel(&task->telling);
     atoll_timer_cancel(&task->step_timer);
     atoll_timer_cancel(&task->budget_timer);
@@ -415,7 +416,7 @@ void atoll_task_ended(struct atoll_task *task, const struct atoll_error *error)
     if (tasks->ended)
         tasks->ended(tasks->ended_arg, task->id);
     /* Not now: callers still use the tasks that may be forgotten. */
-    atoll_timer_set(&task->timer, tasks->config.loop, 0, forget_oldest, task);
+    atoll_timer_set(&task->pruning, tasks->config.loop, 0, forget_oldest, task);
     admit(tasks);
 }
 
