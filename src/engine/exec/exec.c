@@ -441,6 +441,8 @@ static int on_ended(struct atoll_sandbox *s, const struct atoll_am_exit *e)
 {
     struct atoll_exec *x = atoll_exec_by_number(s, e->exec);
     struct atoll_am_exec_ref ref = {e->exec};
+    const struct atoll_engine *engine = s->engine;
+    char id[sizeof(s->spec.id)];
     bool unsaved = false;
     struct atoll_exec_result result = {
         .kind = (enum atoll_end_kind)e->kind,
@@ -470,6 +472,7 @@ static int on_ended(struct atoll_sandbox *s, const struct atoll_am_exit *e)
         atoll_checkpoint_after(x, &result);
         return 0;
     }
+    memcpy(id, s->spec.id, sizeof(id));
     /* The end is stored before the agent may drop its record. */
     if (x) {
         x->refs++; /* it may be dropped meanwhile */
@@ -477,6 +480,8 @@ static int on_ended(struct atoll_sandbox *s, const struct atoll_am_exit *e)
         unsaved = x->unsaved;
         atoll_exec_unref(x);
     }
+    if (atoll_map_get(&engine->sandboxes, id) != s) /* a client that was told destroyed it */
+        return 0;
     if (s->agent && !unsaved)
         (void)!atoll_rpc_tell(s->agent, ATOLL_AGENT_EXEC_FORGET, &atoll_am_exec_ref_desc, &ref);
     return 0;

@@ -213,10 +213,11 @@ static void start_command(struct atoll_sandbox *s, struct mark *m)
 static void end_command(struct mark *m)
 {
     struct atoll_exec *x = m->exec;
-    struct atoll_sandbox *s = x->sandbox;
     struct atoll_am_exec_ref ref = {x->number};
+    struct atoll_sandbox *s;
 
     atoll_exec_finish(x, &m->result);
+    s = x->sandbox; /* a client that was told may have destroyed it */
     if (s && s->agent && !x->unsaved)
         (void)!atoll_rpc_tell(s->agent, ATOLL_AGENT_EXEC_FORGET, &atoll_am_exec_ref_desc, &ref);
     mark_free(m);
