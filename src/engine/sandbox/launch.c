@@ -234,9 +234,18 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
 
 void atoll_sandbox_launch(struct atoll_sandbox *s, atoll_sandbox_fn *created, void *arg)
 {
+    struct atoll_error err;
+
     s->created = created;
     s->created_arg = arg;
-    atoll_sandbox_make(s, on_made);
+    if (!s->engine->ending) {
+        atoll_sandbox_make(s, on_made);
+        return;
+    }
+    /* Begun before the end, as by the pull of an image: nothing would end it later. */
+    (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
+    tell_created(s, &err);
+    atoll_sandbox_depart(s);
 }
 
 /* What the provider made it from is not what the sandbox is made from. */
