@@ -70,8 +70,10 @@ char **atoll_strings_dup_some(const char *const *strings, size_t bytes, size_t c
 
 char **atoll_strings_free(char **strings)
 {
-    for (size_t i = 0; strings && strings[i]; i++)
+    for (size_t i = 0; strings && strings[i]; i++) {
+        explicit_bzero(strings[i], strlen(strings[i])); /* variables may be secrets */
         free(strings[i]);
+    }
     free(strings);
     return NULL;
 }

@@ -189,8 +189,10 @@ char **atoll_tool_variables(const json_t *env)
 
 void atoll_tool_variables_free(char **variables)
 {
-    for (char **v = variables; v && *v; v++)
+    for (char **v = variables; v && *v; v++) {
+        explicit_bzero(*v, strlen(*v)); /* they may be secrets */
         free(*v);
+    }
     free(variables);
 }
 
