@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "api/daytona/control_create.h"
+#include "api/kit/json_value.h"
+#include "api/kit/metadata.h"
 #include "base/clock.h"
 #include "engine/json_memory.h"
 
@@ -26,10 +28,8 @@ static const struct atoll_field label_fields[] = {
 static int store_labels(struct atoll_api_call *call, const json_t *labels, struct atoll_error *err)
 {
     ATOLL_AUTOFREE char *text = NULL;
-    int r = atoll_daytona_labels_check(labels, err);
+    int r = atoll_metadata_check(labels, "labels", err);
 
-    if (r == 0 && !labels)
-        r = atoll_fields_refuse(err, "", "labels", NULL, "an object of strings");
     if (r < 0)
         return r;
     text = atoll_json_dump(labels, JSON_COMPACT);
@@ -53,7 +53,7 @@ void atoll_daytona_set_labels(struct atoll_api_call *call, const uint8_t *bytes,
         r = store_labels(call, q.labels, &error);
     if (atoll_api_reply_begin(call, r < 0 ? &error : NULL, &buf, &out)) {
         atoll_json_open(&out, NULL, '{');
-        atoll_daytona_view_json(&out, "labels", q.labels);
+        atoll_json_value(&out, "labels", q.labels);
         atoll_json_close(&out, '}');
         atoll_api_reply(call, 200, &out);
     }

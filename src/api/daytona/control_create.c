@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/idempotency.h"
+#include "api/kit/metadata.h"
 #include "api/kit/network_mode.h"
 #include "api/kit/volumes.h"
 #include "base/clock.h"
@@ -116,22 +117,6 @@ static int take_limits(const struct atoll_daytona_create *q, struct atoll_limits
     limits->memory_bytes = memory > 0 ? (uint64_t)(memory * GIB) : limits->memory_bytes;
     limits->disk_bytes = disk > 0 ? (uint64_t)(disk * GIB) : limits->disk_bytes;
     limits->pids = PROCESSES;
-    return 0;
-}
-
-int atoll_daytona_labels_check(const json_t *labels, struct atoll_error *err)
-{
-    json_t *value;
-    const char *name;
-
-    if (!labels || json_is_null(labels))
-        return 0;
-    if (!json_is_object(labels))
-        return atoll_fields_refuse(err, "", "labels", labels, "an object of strings");
-    json_object_foreach((json_t *)labels, name,
-                        value) if (!json_is_string(value)) return atoll_fields_refuse(err, "labels",
-                                                                                      name, value,
-                                                                                      "a string");
     return 0;
 }
 
@@ -309,7 +294,7 @@ static int check(const struct atoll_daytona_create *q, struct atoll_error *err)
         r = refuse(err, "buildInfo.dockerfileContent is missing");
     if (r == 0 && snapshot && (is_given(q->cpu) || is_given(q->memory) || is_given(q->disk)))
         r = refuse(err, "Cannot specify Sandbox resources when using a snapshot");
-    return r < 0 ? r : atoll_daytona_labels_check(q->labels, err);
+    return r < 0 || !is_given(q->labels) ? r : atoll_metadata_check(q->labels, "labels", err);
 }
 
 static int take_volumes(const json_t *volumes, struct atoll_body *body, struct atoll_options *o,
@@ -352,18 +337,6 @@ static int choose_network(const struct atoll_api_call *call, const struct atoll_
     return r;
 }
 
-static int take_labels(const json_t *labels, struct atoll_body *body, struct atoll_options *o,
-                       struct atoll_error *err)
-{
-    char *text = json_is_object(labels) ? atoll_json_dump(labels, JSON_COMPACT) : strdup("{}");
-
-    if (!text)
-        return atoll_fields_no_memory(err);
-    atoll_body_take(body, text);
-    o->metadata_json = text;
-    return 0;
-}
-
 static int prepare(const struct atoll_api_call *call, struct atoll_daytona_create *q,
                    struct atoll_body *body, struct atoll_options *o, struct atoll_error *err)
 {
@@ -389,7 +362,7 @@ static int prepare(const struct atoll_api_call *call, struct atoll_daytona_creat
     if (r == 0)
         r = take_limits(q, &o->limits, err);
     if (r == 0)
-        r = take_labels(q->labels, body, o, err);
+        r = atoll_metadata_take(q->labels, body, &o->metadata_json, err);
     if (r == 0)
         r = take_volumes(q->volumes, body, o, err);
     if (r == 0)

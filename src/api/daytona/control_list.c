@@ -7,6 +7,7 @@
 #include <string.h>
 #include "api/daytona/daytona_internal.h"
 #include "api/kit/keyed_list.h"
+#include "api/kit/metadata.h"
 #include "api/kit/rfc3339.h"
 #include "base/text.h"
 #include "engine/json_memory.h"
@@ -183,11 +184,6 @@ static bool is_within(const struct query *q, enum bound bound, double value)
     return value >= q->from[bound] && value <= q->to[bound];
 }
 
-static const char *name_of(const struct atoll_sandbox_view *v)
-{
-    return v->options.name && *v->options.name ? v->options.name : v->id;
-}
-
 static const char *or_default(const char *text, const char *otherwise)
 {
     return *text ? text : otherwise;
@@ -212,7 +208,7 @@ static bool is_wanted(const struct query *q, const struct atoll_sandbox_view *v,
 
     if (strcmp(state, "destroyed") == 0)
         return false;
-    if ((q->id && !strstr(v->id, q->id)) || (q->name && !strstr(name_of(v), q->name)))
+    if ((q->id && !strstr(v->id, q->id)) || (q->name && !strstr(atoll_name_or_id(v), q->name)))
         return false;
     if ((q->is_public >= 0 && q->is_public != atoll_fact_flag(facts, "public")) ||
         (q->is_recoverable >= 0 && q->is_recoverable != recoverable))
@@ -241,7 +237,7 @@ static void set_key(const struct query *q, const struct atoll_sandbox_view *v, c
         atoll_keyed_set_time(e, atoll_fact_number(facts, "updated", v->created_unix_ms));
         break;
     case BY_NAME:
-        atoll_keyed_set_text(e, name_of(v));
+        atoll_keyed_set_text(e, atoll_name_or_id(v));
         break;
     case BY_STATE:
         atoll_keyed_set_text(e, atoll_daytona_state(v, facts));

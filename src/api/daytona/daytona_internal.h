@@ -90,7 +90,6 @@ void atoll_daytona_view_sandbox(struct atoll_json_out *out, const char *key,
 void atoll_daytona_view_of(struct atoll_json_out *out, const char *key, const struct atoll_api *api,
                            const char *origin, const struct atoll_sandbox_view *v,
                            const json_t *facts, enum atoll_daytona_detail detail);
-void atoll_daytona_view_json(struct atoll_json_out *out, const char *key, const json_t *value);
 void atoll_daytona_reply_sandbox(struct atoll_api_call *call, int status, const char *id);
 void atoll_daytona_no_sandbox(struct atoll_api_call *call);
 /* An atoll_done_fn whose arg is the call: answers with the sandbox of the path. */
@@ -113,8 +112,6 @@ int atoll_daytona_policy(bool block_all, const char *addresses, const char *doma
 
 /* control_create.c */
 
-/* Labels are an object of strings. INVALID_ARGUMENT; NULL and null are valid. */
-int atoll_daytona_labels_check(const json_t *labels, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* A snapshot by its name or id. NOT_FOUND. */
 int atoll_daytona_snapshot_find(const struct atoll_api_call *call, const char *text,
                                 struct atoll_template_view *ret,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/daytona/builds.h"
+#include "api/kit/json_value.h"
 #include "base/text.h"
 #include "engine/json_memory.h"
 
@@ -63,7 +64,7 @@ static void view_config(struct atoll_json_out *out, const struct atoll_template_
     uint64_t gib = 3;
 
     if (json_is_array(entrypoint))
-        atoll_daytona_view_json(out, "entrypoint", entrypoint);
+        atoll_json_value(out, "entrypoint", entrypoint);
     else
         atoll_json_null(out, "entrypoint");
     if (!disk || atoll_text_u64(disk, 1, UINT32_MAX, &gib) < 0)

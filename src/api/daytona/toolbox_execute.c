@@ -8,6 +8,7 @@
 #include "api/api_internal.h"
 #include "api/daytona/daytona_internal.h"
 #include "api/daytona/toolbox_internal.h"
+#include "api/kit/json_value.h"
 #include "interpreter/contexts.h"
 
 #define ARGS_MAX 1000
@@ -94,7 +95,7 @@ static void write_charts(struct execution *x, struct atoll_json_out *out)
     if (json_array_size(x->charts) == 0)
         return;
     atoll_json_open(out, "artifacts", '{');
-    atoll_daytona_view_json(out, "charts", x->charts);
+    atoll_json_value(out, "charts", x->charts);
     atoll_json_close(out, '}');
 }
 

@@ -10,6 +10,7 @@
 #include "api/daytona/daytona_internal.h"
 #include "api/kit/exec_kill.h"
 #include "api/kit/file_read.h"
+#include "api/kit/json_value.h"
 #include "net/url.h"
 
 #define KIND "daytona-lsp"
@@ -91,7 +92,7 @@ void atoll_toolbox_lsp_reply(struct atoll_toolbox_lsp *l, const json_t *value)
 
     l->call->on_gone = NULL;
     atoll_api_reply_init(&buf, &out);
-    atoll_daytona_view_json(&out, NULL, value);
+    atoll_json_value(&out, NULL, value);
     atoll_api_reply(l->call, 200, &out);
     atoll_toolbox_lsp_free(l);
 }

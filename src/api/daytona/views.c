@@ -6,6 +6,8 @@
 #include <string.h>
 #include "api/daytona/daytona_internal.h"
 #include "api/daytona/socketio.h"
+#include "api/kit/json_value.h"
+#include "api/kit/metadata.h"
 #include "api/preview.h"
 #include "engine/json_memory.h"
 
@@ -68,15 +70,6 @@ static const char *desired_of(const char *state)
 }
 
 /* Members. */
-
-void atoll_daytona_view_json(struct atoll_json_out *out, const char *key, const json_t *value)
-{
-    ATOLL_AUTOFREE char *text = atoll_json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY);
-
-    if (!text)
-        abort();
-    atoll_json_raw(out, key, text);
-}
 
 /* Clients expect whole numbers. */
 static void view_size(struct atoll_json_out *out, const char *key, double value)
@@ -160,13 +153,13 @@ static void view_full(struct atoll_json_out *out, const struct atoll_sandbox_vie
 
     view_env(out, with_env ? v->options.env : NULL); /* clients require the member */
     if (json_is_array(volumes)) {
-        atoll_daytona_view_json(out, "volumes", volumes);
+        atoll_json_value(out, "volumes", volumes);
     } else {
         atoll_json_open(out, "volumes", '[');
         atoll_json_close(out, ']');
     }
     if (build)
-        atoll_daytona_view_json(out, "buildInfo", build);
+        atoll_json_value(out, "buildInfo", build);
     if (backup)
         atoll_json_time(out, "backupCreatedAt", backup);
 }
@@ -180,7 +173,7 @@ static void view_names(struct atoll_json_out *out, const struct atoll_sandbox_vi
 
     atoll_json_text(out, "id", v->id);
     atoll_json_text(out, "organizationId", v->owner && *v->owner ? v->owner : "default");
-    atoll_json_text(out, "name", v->options.name && *v->options.name ? v->options.name : v->id);
+    atoll_json_text(out, "name", atoll_name_or_id(v));
     if (!json_object_get(facts, "buildInfo"))
         atoll_json_text(out, "snapshot", *snapshot ? snapshot : v->template_name);
     atoll_json_text(out, "user",

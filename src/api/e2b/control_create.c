@@ -8,6 +8,7 @@
 #include "api/api_internal.h"
 #include "api/e2b/e2b_internal.h"
 #include "api/idempotency.h"
+#include "api/kit/metadata.h"
 #include "api/kit/network_mode.h"
 #include "api/kit/volumes.h"
 #include "base/text.h"
@@ -72,25 +73,16 @@ static int check_lifecycle(const struct request *q, struct atoll_error *err)
 static int check_metadata(const json_t *metadata, struct atoll_body *body, const char **ret_text,
                           struct atoll_error *err)
 {
-    json_t *object = (json_t *)metadata, *value; /* jansson's iterators are not const */
-    const char *name;
-    char *text;
+    int r;
 
     if (!metadata)
         return 0;
-    if (!json_is_object(metadata))
-        return atoll_fields_refuse(err, "", "metadata", metadata, "an object of strings");
-    json_object_foreach(object, name, value)
-    {
-        if (!json_is_string(value))
-            return atoll_fields_refuse(err, "metadata", name, value, "a string");
-    }
-    text = atoll_json_dump(metadata, JSON_COMPACT);
-    if (!text)
-        return atoll_fields_no_memory(err);
-    atoll_body_take(body, text);
-    *ret_text = text;
-    return strlen(text) <= METADATA_MAX ? 0 : refuse(err, "metadata must be at most 64 KiB");
+    r = atoll_metadata_check(metadata, "metadata", err);
+    if (r == 0)
+        r = atoll_metadata_take(metadata, body, ret_text, err);
+    if (r == 0 && strlen(*ret_text) > METADATA_MAX)
+        r = refuse(err, "metadata must be at most 64 KiB");
+    return r;
 }
 
 /* Unsupported fields are refused, not ignored. */

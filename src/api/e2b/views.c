@@ -6,6 +6,7 @@
 #include <string.h>
 #include "api/e2b/e2b_internal.h"
 #include "api/e2b/plane.h"
+#include "api/kit/json_value.h"
 #include "api/preview.h"
 #include "engine/json_memory.h"
 
@@ -119,15 +120,6 @@ void atoll_e2b_reply_made(struct atoll_api_call *call, int status,
     atoll_api_reply(call, status, &out);
 }
 
-static void view_json(struct atoll_json_out *out, const char *key, const json_t *value)
-{
-    ATOLL_AUTOFREE char *text = atoll_json_dump(value, JSON_COMPACT);
-
-    if (!text)
-        abort();
-    atoll_json_raw(out, key, text);
-}
-
 static void view_lifecycle(struct atoll_json_out *out, const struct atoll_sandbox_view *v,
                            const struct atoll_e2b_facts *facts)
 {
@@ -150,7 +142,7 @@ static void view_detail(struct atoll_json_out *out, const struct atoll_api *api,
     atoll_json_bool(out, "allowInternetAccess",
                     v->options.network == ATOLL_NETWORK_BRIDGE && facts->allow_internet != 0);
     if (facts->network)
-        view_json(out, "network", facts->network);
+        atoll_json_value(out, "network", facts->network);
     view_lifecycle(out, v, facts);
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "api/kit/metadata.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 #include "base/text.h"
@@ -285,25 +286,18 @@ static int check_waive(const char *const *names, uint32_t *ret_waived, struct at
 static int check_metadata(const json_t *metadata, struct atoll_body *body, const char **ret_text,
                           struct atoll_error *err)
 {
-    json_t *object = (json_t *)metadata; /* jansson's iterators are not const */
-    const char *name;
-    json_t *value;
-    char *text;
+    int r;
 
     if (!metadata)
         return 0;
-    if (!json_is_object(metadata))
-        return atoll_fields_refuse(err, "", "metadata", metadata, "an object of strings");
-    json_object_foreach(object, name, value) if (!json_is_string(value)) return atoll_fields_refuse(
-        err, "metadata", name, value, "a string");
-    text = atoll_json_dump(metadata, JSON_COMPACT);
-    if (!text)
-        return atoll_fields_no_memory(err);
-    atoll_body_take(body, text);
-    if (strlen(text) > ATOLL_REST_METADATA_MAX)
+    r = atoll_metadata_check(metadata, "metadata", err);
+    if (r == 0)
+        r = atoll_metadata_take(metadata, body, ret_text, err);
+    if (r < 0)
+        return r;
+    if (strlen(*ret_text) > ATOLL_REST_METADATA_MAX)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG,
                           "metadata must be at most %zu KiB", ATOLL_REST_METADATA_MAX / 1024);
-    *ret_text = text;
     return 0;
 }
 

@@ -5,6 +5,7 @@
 #include "api/vercel/control_create.h"
 #include <stdio.h>
 #include <string.h>
+#include "api/kit/metadata.h"
 #include "api/kit/network_mode.h"
 #include "base/rand.h"
 #include "base/text.h"
@@ -85,22 +86,6 @@ int atoll_vercel_ports_check(const json_t *ports, struct atoll_error *err)
     return 0;
 }
 
-int atoll_vercel_tags_check(const json_t *tags, struct atoll_error *err)
-{
-    json_t *value;
-    const char *name;
-
-    if (!is_given(tags))
-        return 0;
-    if (!json_is_object(tags))
-        return atoll_fields_refuse(err, "", "tags", tags, "an object of strings");
-    json_object_foreach((json_t *)tags, name,
-                        value) if (!json_is_string(value)) return atoll_fields_refuse(err, "tags",
-                                                                                      name, value,
-                                                                                      "a string");
-    return 0;
-}
-
 int atoll_vercel_timeout_check(const json_t *value, const char *name, int64_t *ret_ms,
                                struct atoll_error *err)
 {
@@ -121,8 +106,8 @@ int atoll_vercel_settings_check(const struct atoll_vercel_create *q, struct atol
     size_t i;
     json_t *region;
 
-    if (r == 0)
-        r = atoll_vercel_tags_check(q->tags, err);
+    if (r == 0 && is_given(q->tags))
+        r = atoll_metadata_check(q->tags, "tags", err);
     if (r == 0 && is_given(q->persistent) && !json_is_boolean(q->persistent))
         r = atoll_fields_refuse(err, "", "persistent", q->persistent, "true or false");
     if (r == 0 && is_given(q->expiration) && !json_is_number(q->expiration))
@@ -318,18 +303,6 @@ static int choose_network(const struct atoll_api_call *call, struct atoll_vercel
     return r;
 }
 
-static int take_tags(const struct atoll_vercel_create *q, struct atoll_body *body,
-                     struct atoll_options *o, struct atoll_error *err)
-{
-    char *text = is_given(q->tags) ? atoll_json_dump(q->tags, JSON_COMPACT) : strdup("{}");
-
-    if (!text)
-        return atoll_fields_no_memory(err);
-    atoll_body_take(body, text);
-    o->metadata_json = text;
-    return 0;
-}
-
 int atoll_vercel_prepare(const struct atoll_api_call *call, struct atoll_vercel_create *q,
                          struct atoll_body *body, struct atoll_options *o, struct atoll_error *err)
 {
@@ -352,7 +325,7 @@ int atoll_vercel_prepare(const struct atoll_api_call *call, struct atoll_vercel_
     if (r == 0)
         r = take_limits(q, &o->limits, err);
     if (r == 0)
-        r = take_tags(q, body, o, err);
+        r = atoll_metadata_take(q->tags, body, &o->metadata_json, err);
     if (r == 0)
         r = atoll_vercel_mounts(q->mounts, body, o, err);
     if (r == 0)

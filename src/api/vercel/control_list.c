@@ -3,13 +3,9 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include "api/kit/metadata.h"
 #include "api/vercel/list.h"
 #include "engine/json_memory.h"
-
-static const char *name_of(const struct atoll_sandbox_view *v)
-{
-    return v->options.name && *v->options.name ? v->options.name : v->id;
-}
 
 /* Each value of ?tags= is NAME:VALUE; a sandbox needs all of them. */
 static bool has_tags(const struct atoll_api_call *call, const struct atoll_sandbox_view *v)
@@ -58,14 +54,15 @@ static void add_sandbox(void *arg, const struct atoll_vercel_box *box)
     struct atoll_keyed e = {.created_unix_ms = v->created_unix_ms, .data = box->sandbox};
     int64_t updated;
 
-    if ((prefix && strncmp(name_of(v), prefix, strlen(prefix)) != 0) || !has_tags(list->call, v))
+    if ((prefix && strncmp(atoll_name_or_id(v), prefix, strlen(prefix)) != 0) ||
+        !has_tags(list->call, v))
         return;
     (void)snprintf(e.id, sizeof(e.id), "%s", v->id);
     updated = ATOLL_MAX(atoll_fact_number(box->facts, "updatedAt", v->created_unix_ms),
                         v->paused_unix_ms);
     atoll_keyed_set_time(&e, updated);
     if (sort && strcmp(sort, "name") == 0)
-        atoll_vercel_list_add(list, name_of(v), &e);
+        atoll_vercel_list_add(list, atoll_name_or_id(v), &e);
     else if (sort && (strcmp(sort, "statusUpdatedAt") == 0 || strcmp(sort, "updatedAt") == 0))
         atoll_vercel_list_add(list, e.key, &e);
     else
@@ -119,7 +116,7 @@ static void add_sessions(void *arg, const struct atoll_vercel_box *box)
     size_t i;
     json_t *record;
 
-    if (name && strcmp(name, name_of(&box->view)) != 0 && strcmp(name, box->view.id) != 0)
+    if (name && strcmp(name, atoll_name_or_id(&box->view)) != 0 && strcmp(name, box->view.id) != 0)
         return;
     json_array_foreach(records, i, record)
     {

@@ -80,7 +80,6 @@ void atoll_vercel_session_add(json_t *facts, int64_t ended_unix_ms, int64_t time
 
 /* "pending", "running", "stopping", "stopped", "failed", "aborted" or "snapshotting". */
 const char *atoll_vercel_status(const struct atoll_sandbox_view *v, const json_t *facts);
-void atoll_vercel_view_json(struct atoll_json_out *out, const char *key, const json_t *value);
 void atoll_vercel_view_sandbox(struct atoll_json_out *out, const char *key,
                                const struct atoll_vercel_box *box);
 void atoll_vercel_view_session(struct atoll_json_out *out, const char *key,
@@ -131,7 +130,6 @@ int atoll_vercel_mounts(const json_t *mounts, struct atoll_body *body, struct at
 #define ATOLL_VERCEL_TIMEOUT_MAX_MS INT64_C(86400000)
 /* Arrays and objects of requests. INVALID_ARGUMENT; NULL and null are valid. */
 int atoll_vercel_ports_check(const json_t *ports, struct atoll_error *err) ATOLL_MUST_CHECK;
-int atoll_vercel_tags_check(const json_t *tags, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_vercel_timeout_check(const json_t *value, const char *name, int64_t *ret_ms,
                                struct atoll_error *err) ATOLL_MUST_CHECK;
 

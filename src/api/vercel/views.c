@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 #include "access/previews.h"
+#include "api/kit/json_value.h"
+#include "api/kit/metadata.h"
 #include "api/preview.h"
 #include "api/vercel/vercel_internal.h"
 #include "engine/json_memory.h"
@@ -31,15 +33,6 @@ const char *atoll_vercel_status(const struct atoll_sandbox_view *v, const json_t
     return "aborted";
 }
 
-void atoll_vercel_view_json(struct atoll_json_out *out, const char *key, const json_t *value)
-{
-    ATOLL_AUTOFREE char *text = atoll_json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY);
-
-    if (!text)
-        abort();
-    atoll_json_raw(out, key, text);
-}
-
 /* Copies members of the facts that are there. */
 static void view_facts(struct atoll_json_out *out, const json_t *facts, const char *const *names,
                        size_t count)
@@ -47,7 +40,7 @@ static void view_facts(struct atoll_json_out *out, const json_t *facts, const ch
     for (size_t i = 0; i < count; i++) {
         const json_t *value = json_object_get(facts, names[i]);
         if (value)
-            atoll_vercel_view_json(out, names[i], value);
+            atoll_json_value(out, names[i], value);
     }
 }
 
@@ -84,7 +77,7 @@ static void view_keep(struct atoll_json_out *out, const json_t *facts)
     if (json_is_object(keep)) {
         if (!json_object_get(keep, "deleteEvicted"))
             (void)json_object_set_new(keep, "deleteEvicted", json_true());
-        atoll_vercel_view_json(out, "keepLastSnapshots", keep);
+        atoll_json_value(out, "keepLastSnapshots", keep);
     }
     json_decref(keep);
 }
@@ -94,7 +87,7 @@ static void view_tags(struct atoll_json_out *out, const struct atoll_sandbox_vie
     json_t *tags = atoll_json_load_own(v->options.metadata_json);
 
     if (json_object_size(tags) > 0)
-        atoll_vercel_view_json(out, "tags", tags);
+        atoll_json_value(out, "tags", tags);
     json_decref(tags);
 }
 
@@ -110,7 +103,7 @@ void atoll_vercel_view_sandbox(struct atoll_json_out *out, const char *key,
 
     atoll_vercel_sid_write(v->id, atoll_vercel_session_number(box->facts), sid);
     atoll_json_open(out, key, '{');
-    atoll_json_text(out, "name", v->options.name && *v->options.name ? v->options.name : v->id);
+    atoll_json_text(out, "name", atoll_name_or_id(v));
     atoll_json_bool(out, "persistent", atoll_fact_flag(box->facts, "persistent"));
     atoll_json_text(out, "status", atoll_vercel_status(v, box->facts));
     atoll_json_text(out, "currentSessionId", sid);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include "api/api_internal.h"
 #include "api/idempotency.h"
+#include "api/kit/json_value.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/task/end_wait.h"
 #include "api/rest/task/tasks.h"
@@ -31,15 +32,6 @@ static int find(struct atoll_api_call *call, struct atoll_swarm_view *ret, struc
 
 /* --- views --- */
 
-static void view_json(struct atoll_json_out *out, const char *key, const json_t *value)
-{
-    char *text = atoll_json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY);
-
-    if (text)
-        atoll_json_raw(out, key, text);
-    free(text);
-}
-
 /* Sums over the members. */
 static const char *const figures[] = {"wall_seconds", "cpu_seconds",   "network_bytes",
                                       "input_tokens", "output_tokens", "cost_usd"};
@@ -60,7 +52,7 @@ static void view_usage(struct atoll_json_out *out, const struct totals *totals)
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(figures); i++)
         (void)json_object_set_new(usage, figures[i], json_real(totals->sums[i]));
-    view_json(out, "usage", usage);
+    atoll_json_value(out, "usage", usage);
     json_decref(usage);
 }
 
@@ -75,7 +67,7 @@ static void view_member(struct atoll_json_out *out, const struct atoll_api_call 
     atoll_json_open(out, NULL, '{');
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++)
         if (json_object_get(member, names[i]))
-            view_json(out, names[i], json_object_get(member, names[i]));
+            atoll_json_value(out, names[i], json_object_get(member, names[i]));
     if (id && atoll_tasks_find(call->api->config.tasks, NULL, id, &view, &error) == 0) {
         atoll_view_task(out, "task", call->engine, &view, &totals->room);
         add_usage(totals, json_object_get(view.facts, "usage"));
@@ -103,9 +95,9 @@ static void view_swarm(struct atoll_json_out *out, const struct atoll_api_call *
             view_member(out, call, json_array_get(view->members, i), &totals);
         atoll_json_close(out, ']');
         view_usage(out, &totals);
-        view_json(out, "memory", view->memory);
+        atoll_json_value(out, "memory", view->memory);
     } else {
-        view_json(out, "members", view->members);
+        atoll_json_value(out, "members", view->members);
     }
     atoll_json_close(out, '}');
 }
@@ -373,7 +365,7 @@ static void reply_memory(struct atoll_api_call *call)
 
     if (!atoll_api_reply_begin(call, r < 0 ? &error : NULL, &buf, &out))
         return;
-    view_json(&out, NULL, view.memory);
+    atoll_json_value(&out, NULL, view.memory);
     atoll_api_reply(call, 200, &out);
 }
 

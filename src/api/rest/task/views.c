@@ -2,20 +2,12 @@
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
+#include "api/kit/json_value.h"
 #include "api/rest/task/tasks.h"
 #include "engine/artifact/artifacts.h"
 #include "engine/json_memory.h"
 
 #define FILE_MAX ((size_t)64 * 1024) /* a larger one is only named */
-
-static void view_json(struct atoll_json_out *out, const char *key, const json_t *value)
-{
-    char *text = atoll_json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY);
-
-    if (text)
-        atoll_json_raw(out, key, text);
-    free(text);
-}
 
 static void view_request(struct atoll_json_out *out, const json_t *request)
 {
@@ -31,7 +23,7 @@ static void view_request(struct atoll_json_out *out, const json_t *request)
     }
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(objects); i++)
         if (json_object_get(request, objects[i]))
-            view_json(out, objects[i], json_object_get(request, objects[i]));
+            atoll_json_value(out, objects[i], json_object_get(request, objects[i]));
     if (url)
         atoll_json_text(out, "repo", url);
 }
@@ -56,7 +48,7 @@ static void view_facts(struct atoll_json_out *out, const json_t *facts, bool who
     {
         if (name[0] == '_' || (!whole && is_large(name)))
             continue;
-        view_json(out, name, value);
+        atoll_json_value(out, name, value);
     }
 }
 

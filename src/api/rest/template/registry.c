@@ -5,6 +5,7 @@
 #include <string.h>
 #include "api/api_internal.h"
 #include "api/fields.h"
+#include "api/kit/json_value.h"
 #include "api/kit/list_reply.h"
 #include "api/rest/rest_internal.h"
 #include "engine/json_memory.h"
@@ -41,10 +42,7 @@ static void view_item(struct atoll_json_out *out, const char *key,
     atoll_json_text(out, "name", item->name);
     json_object_foreach(object, field, value)
     {
-        ATOLL_AUTOFREE char *text = atoll_json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY);
-        if (!text)
-            abort();
-        atoll_json_raw(out, field, text);
+        atoll_json_value(out, field, value);
     }
     atoll_json_close(out, '}');
 }
