@@ -228,7 +228,7 @@ struct atoll_http_request *atoll_api_hand_over(struct atoll_api_call *call)
 {
     struct atoll_http_request *req = call->req;
 
-    finished(call, 200);
+    finished(call, call->upgraded ? 101 : 200);
     free(call);
     return req;
 }

@@ -33,7 +33,7 @@ struct atoll_api_call {
     /* Writes further members beside "error" of our own error body; or NULL. */
     void (*error_more)(const struct atoll_api_call *call, struct atoll_json_out *out);
     bool handled;  /* the handler owns the call, not the router */
-    bool upgraded; /* to a WebSocket */
+    bool upgraded; /* to a WebSocket or a tunnel */
     int64_t started_us;
     struct atoll_trace trace;
     char request_id[65];

@@ -557,6 +557,11 @@ size_t atoll_preview_active(const struct atoll_preview_server *server)
     return server ? atoll_ports_active(server->ports) : 0;
 }
 
+struct atoll_ports *atoll_api_ports(const struct atoll_api *api)
+{
+    return api->preview ? api->preview->ports : NULL;
+}
+
 struct atoll_previews *atoll_api_previews(const struct atoll_api *api)
 {
     return api->config.previews;

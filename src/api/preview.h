@@ -40,6 +40,8 @@ void atoll_preview_pass_below(struct atoll_api *api, struct atoll_http_request *
 /* Number of requests and tunnels in progress. */
 size_t atoll_preview_active(const struct atoll_preview_server *server);
 
+/* The ports that previews forward to; NULL if previews are disabled. */
+struct atoll_ports *atoll_api_ports(const struct atoll_api *api);
 /* The previews of the API's configuration; NULL if previews are disabled. */
 struct atoll_previews *atoll_api_previews(const struct atoll_api *api);
 const struct atoll_preview_site *atoll_api_site(const struct atoll_api *api);

@@ -11,7 +11,7 @@
 #define BOX "/api/sandboxes/{id}"
 #define EXEC BOX "/execs/{exec}"
 
-/* Commands, terminals and files. Not what outlives the token (signed URLs, previews), and no
+/* Commands, terminals, files and ports. Not what outlives the token (signed URLs, previews), and no
  * lists: a token finds only the commands whose ids it got. */
 static const struct {
     enum atoll_http_method method;
@@ -35,6 +35,7 @@ static const struct {
     {ATOLL_POST, BOX "/files/move"},
     {ATOLL_GET, BOX "/archive"},
     {ATOLL_PUT, BOX "/archive"},
+    {ATOLL_GET, BOX "/ports/{port}/tunnel"},
 };
 
 static bool opens(const struct atoll_route *route)
@@ -47,9 +48,10 @@ static bool opens(const struct atoll_route *route)
 
 static int refuse(struct atoll_error *err)
 {
-    return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
-                      "a token of a sandbox opens only commands, terminals and files of that "
-                      "sandbox");
+    return atoll_fail(
+        err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
+        "a token of a sandbox opens only commands, terminals, files and ports of that "
+        "sandbox");
 }
 
 int atoll_api_authorize_token(struct atoll_api_call *call, struct atoll_error *err)

@@ -61,6 +61,7 @@ extern const struct atoll_cli_verb atoll_cli_create;
 extern const struct atoll_cli_verb atoll_cli_ls;
 extern const struct atoll_cli_verb atoll_cli_exec;
 extern const struct atoll_cli_verb atoll_cli_shell;
+extern const struct atoll_cli_verb atoll_cli_ssh;
 extern const struct atoll_cli_verb atoll_cli_cp;
 extern const struct atoll_cli_verb atoll_cli_sync;
 extern const struct atoll_cli_verb atoll_cli_logs;

@@ -14,6 +14,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_inspect,
     &atoll_cli_exec,
     &atoll_cli_shell,
+    &atoll_cli_ssh,
     &atoll_cli_code,
     &atoll_cli_cp,
     &atoll_cli_sync,

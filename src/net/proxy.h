@@ -73,6 +73,13 @@ void atoll_proxy_forward(struct atoll_proxy *proxy, struct atoll_http_request *r
 void atoll_proxy_relay(struct atoll_proxy *proxy, int fd, const char *key, const char *owner,
                        const struct atoll_proxy_hooks *hooks, void *arg);
 
+/* The same for a client of our HTTP server that asked for an upgrade: answers 101 with `upgrade` as the
+ * protocol, which ends the request. fd: a connection of dial(); takes ownership of it. -EAGAIN: the owner has
+ * too many; then the request is as it was. */
+int atoll_proxy_join(struct atoll_proxy *proxy, struct atoll_http_request *req, const char *upgrade,
+                     int fd, const char *key, const char *owner,
+                     const struct atoll_proxy_hooks *hooks, void *arg) ATOLL_MUST_CHECK;
+
 /* Number of active requests and tunnels, and of idle connections. */
 size_t atoll_proxy_active(const struct atoll_proxy *proxy);
 size_t atoll_proxy_kept(const struct atoll_proxy *proxy);

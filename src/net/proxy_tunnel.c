@@ -3,6 +3,7 @@
  * side only as fast as the other one takes them. When the upstream ends, the tunnel ends once the client has received everything. When the
  * client ends, that is forwarded as a half-close, and the upstream may send for a limited time.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 #include "base/memory.h"
@@ -210,6 +211,21 @@ void atoll_proxy_relay(struct atoll_proxy *proxy, int fd, const char *key, const
         proxy->config.dial(proxy->config.arg, c->key, caller_dialed, c);
     else
         turn_away(c, 503);
+}
+
+int atoll_proxy_join(struct atoll_proxy *proxy, struct atoll_http_request *req, const char *upgrade,
+                     int fd, const char *key, const char *owner,
+                     const struct atoll_proxy_hooks *hooks, void *arg)
+{
+    struct atoll_proxy_conn *conn = atoll_proxy_conn_new(&proxy->config, key, fd);
+
+    if (!conn || !atoll_shares_fits(&proxy->active, owner, 1)) {
+        (void)atoll_proxy_conn_free(conn);
+        return -EAGAIN;
+    }
+    atoll_proxy_tunnel(proxy, req, conn, owner, upgrade, NULL, 0, hooks, arg);
+    atoll_proxy_arm(proxy);
+    return 0;
 }
 
 void atoll_proxy_tunnels_sweep(struct atoll_proxy *proxy, int64_t now_ms)

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <libssh/server.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,11 +14,11 @@
 #include "sandbox/self.h"
 #include "ssh/ssh.h"
 
-#define API_SOCKET "./api.sock"
 #define OVERFLOW_ID 65534  /* what the kernel shows for unmapped ids; owns no files */
 #define UNKNOWN_SECONDS 30 /* how long a client may take to authenticate */
 #define TRIES_MAX 4
 #define WRONG_MS 1000 /* pause after a wrong token */
+#define WAIT_MS 1000
 #define TICK_MS 30000
 #define CHECK_MS 10000     /* whether the token still holds */
 #define REQUEST_MS 30000   /* how long the daemon may take for an answer */
@@ -168,10 +167,25 @@ static ssh_channel on_session(ssh_session session ATOLL_UNUSED, void *arg)
 }
 
 /* 1: libssh refuses it. */
+static int forward(struct connection *c, ssh_message message)
+{
+    struct atoll_ssh_channel *channel = NULL;
+
+    if (c->authenticated && c->count < ATOLL_SSH_CHANNELS_MAX)
+        channel = atoll_ssh_forward_new(&c->link, message);
+    if (!channel)
+        return 1;
+    c->channels[c->count++] = channel;
+    return 0;
+}
+
 static int on_message(ssh_session session ATOLL_UNUSED, ssh_message message, void *arg)
 {
     struct connection *c = arg;
 
+    if (ssh_message_type(message) == SSH_REQUEST_CHANNEL_OPEN &&
+        ssh_message_subtype(message) == SSH_CHANNEL_DIRECT_TCPIP)
+        return forward(c, message);
     if (ssh_message_type(message) == SSH_REQUEST_AUTH &&
         ssh_message_subtype(message) == SSH_AUTH_METHOD_INTERACTIVE &&
         try_token(c, ssh_message_auth_user(message))) {
@@ -184,6 +198,43 @@ static int on_message(ssh_session session ATOLL_UNUSED, ssh_message message, voi
 static int on_ready(socket_t fd ATOLL_UNUSED, int events ATOLL_UNUSED, void *arg ATOLL_UNUSED)
 {
     return 0; /* it only ends the wait: every channel is looked at after each */
+}
+
+/* 0: the bytes stay with libssh, and in its window, until atoll_ssh_read(). */
+static int on_data(ssh_session session ATOLL_UNUSED, ssh_channel channel ATOLL_UNUSED,
+                   void *bytes ATOLL_UNUSED, uint32_t n, int is_stderr, void *arg)
+{
+    struct atoll_ssh_channel *c = arg;
+
+    if (is_stderr)
+        return (int)n; /* clients have no such stream */
+    c->unread = n;
+    return 0;
+}
+
+static void on_eof(ssh_session session ATOLL_UNUSED, ssh_channel channel ATOLL_UNUSED, void *arg)
+{
+    struct atoll_ssh_channel *c = arg;
+
+    c->ended = true;
+}
+
+void atoll_ssh_listen(struct atoll_ssh_channel *c)
+{
+    c->callbacks.userdata = c;
+    c->callbacks.channel_data_function = on_data;
+    c->callbacks.channel_eof_function = on_eof;
+    ssh_callbacks_init(&c->callbacks);
+    (void)ssh_set_channel_callbacks(c->channel, &c->callbacks);
+}
+
+int atoll_ssh_read(struct atoll_ssh_channel *c, uint8_t *bytes, size_t cap)
+{
+    uint32_t most = (uint32_t)ATOLL_MIN((size_t)c->unread, cap);
+    int n = most > 0 ? ssh_channel_read_nonblocking(c->channel, bytes, most, 0) : 0;
+
+    c->unread = n > 0 ? c->unread - (uint32_t)n : 0;
+    return n > 0 ? n : c->ended ? -1 : 0;
 }
 
 void atoll_ssh_watch(struct atoll_ssh_channel *c, int fd, short events)
@@ -216,6 +267,7 @@ static void drop_channel(struct connection *c, size_t i)
     ssh_channel theirs = channel->channel;
 
     c->channels[i] = c->channels[--c->count];
+    (void)ssh_remove_channel_callbacks(theirs, &channel->callbacks);
     channel->free(channel);
     (void)ssh_channel_close(theirs);
     ssh_channel_free(theirs);
@@ -268,11 +320,19 @@ static void check_time(struct connection *c)
             c->channels[i]->tick(c->channels[i]);
 }
 
+static bool is_ready(const struct connection *c)
+{
+    for (size_t i = 0; i < c->count; i++)
+        if (c->channels[i]->is_ready(c->channels[i]))
+            return true;
+    return false;
+}
+
 static void run(struct connection *c)
 {
     while (!c->ended && ssh_is_connected(c->link.session)) {
         pump_channels(c);
-        if (ssh_event_dopoll(c->link.event, WRONG_MS) == SSH_ERROR)
+        if (ssh_event_dopoll(c->link.event, is_ready(c) ? 0 : WAIT_MS) == SSH_ERROR)
             break;
         check_time(c);
     }
@@ -324,7 +384,7 @@ static int open_connection(struct connection *c, struct atoll_ssh_accepted *a,
                            struct atoll_error *err)
 {
     const struct atoll_client_options options = {
-        .size = sizeof(options), .address = API_SOCKET, .timeout_ms = REQUEST_MS};
+        .size = sizeof(options), .address = "./" ATOLL_SSH_API_SOCKET, .timeout_ms = REQUEST_MS};
     int r = open_session(c, a, err);
 
     if (r == 0)

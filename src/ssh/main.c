@@ -27,7 +27,7 @@
 #define OWN_DIR "ssh" /* below the state directory; the daemon has made it */
 #define CLIENTS_MAX 512
 #define UNKNOWN_MAX 128     /* that have not authenticated; further ones wait in the backlog */
-#define UNKNOWN_EACH_MAX 32 /* of one address; further ones are closed */
+#define UNKNOWN_EACH_MAX 64 /* of one address; further ones are closed */
 
 struct client {
     pid_t pid;

@@ -4,7 +4,6 @@
  * input is read only as fast as the command takes it.
  */
 #include <errno.h>
-#include <libssh/server.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,7 +19,6 @@
 
 struct session {
     struct atoll_ssh_channel base;
-    struct ssh_channel_callbacks_struct callbacks;
     struct atoll_client_process *process; /* owned; NULL: nothing was requested yet */
     char *env[ENV_MAX + 1];               /* owned, and its items */
     size_t env_count;
@@ -31,6 +29,11 @@ struct session {
     bool waiting_is_error;
     int early_signal; /* came before the command had started */
 };
+
+static struct session *session_of(void *arg)
+{
+    return ATOLL_CONTAINER_OF((struct atoll_ssh_channel *)arg, struct session, base);
+}
 
 /* For the user, beside the output of the command. */
 static void tell(struct session *s, const char *text)
@@ -120,7 +123,7 @@ static int on_shell(ssh_session session ATOLL_UNUSED, ssh_channel channel ATOLL_
 {
     static const char *const argv[] = {"sh", "-c", FIND_SHELL "\"$s\" -l; done", NULL};
 
-    return begin(arg, argv);
+    return begin(session_of(arg), argv);
 }
 
 static int on_exec(ssh_session session ATOLL_UNUSED, ssh_channel channel ATOLL_UNUSED,
@@ -129,7 +132,35 @@ static int on_exec(ssh_session session ATOLL_UNUSED, ssh_channel channel ATOLL_U
     const char *const argv[] = {"sh", "-c",    FIND_SHELL "\"$s\" -c \"$1\"; done",
                                 "sh", command, NULL};
 
-    return begin(arg, argv);
+    return begin(session_of(arg), argv);
+}
+
+#define FIND_SFTP                                                                             \
+    "for s in /usr/lib/openssh/sftp-server /usr/lib/ssh/sftp-server /usr/libexec/sftp-server" \
+    " /usr/libexec/openssh/sftp-server \"$(command -v sftp-server)\"; do"                     \
+    " [ -x \"$s\" ] && "
+
+/* Whether the sandbox has a server for sftp: the client wants to know before it starts. */
+static bool has_sftp(const struct session *s)
+{
+    static const char *const argv[] = {"sh", "-c", FIND_SFTP "exit 0; done; exit 1", NULL};
+    const struct atoll_client_command command = {.size = sizeof(command), .argv = argv};
+    const struct atoll_ssh_link *link = s->base.link;
+    struct atoll_client_result *result = NULL;
+    bool found = atoll_client_exec(link->client, link->sandbox_id, &command, &result, NULL) == 0 &&
+                 result->end == ATOLL_CLIENT_EXITED && result->exit_code == 0;
+
+    atoll_client_result_free(result);
+    return found;
+}
+
+static int on_subsystem(ssh_session session ATOLL_UNUSED, ssh_channel channel ATOLL_UNUSED,
+                        const char *name, void *arg)
+{
+    static const char *const argv[] = {"sh", "-c", FIND_SFTP "exec \"$s\"; done; exit 127", NULL};
+
+    return strcmp(name, "sftp") == 0 && has_sftp(session_of(arg)) ? begin(session_of(arg), argv)
+                                                                  : -1;
 }
 
 /* 0: the client has no terminal itself. */
@@ -142,7 +173,7 @@ static int on_pty(ssh_session session ATOLL_UNUSED, ssh_channel channel ATOLL_UN
                   const char *term, int cols, int rows, int x ATOLL_UNUSED, int y ATOLL_UNUSED,
                   void *arg)
 {
-    struct session *s = arg;
+    struct session *s = session_of(arg);
 
     if (s->process || s->finished || (*term && !add_env(s, "TERM", term)))
         return -1;
@@ -155,7 +186,7 @@ static int on_pty(ssh_session session ATOLL_UNUSED, ssh_channel channel ATOLL_UN
 static int on_resize(ssh_session session ATOLL_UNUSED, ssh_channel channel ATOLL_UNUSED, int cols,
                      int rows, int x ATOLL_UNUSED, int y ATOLL_UNUSED, void *arg)
 {
-    struct session *s = arg;
+    struct session *s = session_of(arg);
     struct atoll_error err;
 
     if (!s->has_pty)
@@ -175,7 +206,7 @@ static bool is_accepted(const char *name)
 static int on_env(ssh_session session ATOLL_UNUSED, ssh_channel channel ATOLL_UNUSED,
                   const char *name, const char *value, void *arg)
 {
-    struct session *s = arg;
+    struct session *s = session_of(arg);
 
     return !s->process && is_accepted(name) && add_env(s, name, value) ? 0 : -1;
 }
@@ -202,7 +233,7 @@ static void send_signal(struct session *s, int signo)
 static void on_signal(ssh_session session ATOLL_UNUSED, ssh_channel channel ATOLL_UNUSED,
                       const char *name, void *arg)
 {
-    struct session *s = arg;
+    struct session *s = session_of(arg);
 
     if (s->started)
         send_signal(s, number_of(name));
@@ -351,11 +382,11 @@ static void pump_input(struct session *s)
     struct atoll_error err;
 
     while (s->started && !s->input_ended && atoll_attach_takes_input(s->process)) {
-        int n = ssh_channel_read_nonblocking(s->base.channel, bytes, sizeof(bytes), 0);
+        int n = atoll_ssh_read(&s->base, bytes, sizeof(bytes));
 
         if (n > 0)
             (void)!atoll_attach_write(s->process, bytes, (size_t)n, &err);
-        else if (n == SSH_EOF || (n == 0 && ssh_channel_is_eof(s->base.channel)))
+        else if (n < 0)
             end_input(s);
         if (n <= 0)
             break;
@@ -381,6 +412,18 @@ static bool pump(struct atoll_ssh_channel *c)
         events &= (short)~POLLIN;
     atoll_ssh_watch(c, atoll_client_process_fd(s->process), events);
     return true;
+}
+
+static bool is_ready(const struct atoll_ssh_channel *c)
+{
+    const struct session *s = ATOLL_CONTAINER_OF(c, struct session, base);
+
+    if (!s->process || s->finished)
+        return s->finished;
+    if (s->waiting_n > 0 && atoll_ssh_room(c) > 0)
+        return true;
+    return s->started && !s->input_ended && (c->unread > 0 || c->ended) &&
+           atoll_attach_takes_input(s->process);
 }
 
 static void tick(struct atoll_ssh_channel *c)
@@ -410,7 +453,6 @@ static void free_session(struct atoll_ssh_channel *c)
     atoll_client_process_free(s->process);
     for (size_t i = 0; i < s->env_count; i++)
         free(s->env[i]);
-    (void)ssh_remove_channel_callbacks(c->channel, &s->callbacks);
     free(s);
 }
 
@@ -426,19 +468,19 @@ struct atoll_ssh_channel *atoll_ssh_session_new(struct atoll_ssh_link *link)
     s->base = (struct atoll_ssh_channel){.link = link,
                                          .channel = channel,
                                          .pump = pump,
+                                         .is_ready = is_ready,
                                          .tick = tick,
                                          .hang_up = hang_up,
                                          .free = free_session,
                                          .fd = ATOLL_NO_FD};
-    s->callbacks =
-        (struct ssh_channel_callbacks_struct){.userdata = s,
-                                              .channel_signal_function = on_signal,
+    s->base.callbacks =
+        (struct ssh_channel_callbacks_struct){.channel_signal_function = on_signal,
                                               .channel_pty_request_function = on_pty,
                                               .channel_shell_request_function = on_shell,
                                               .channel_pty_window_change_function = on_resize,
                                               .channel_exec_request_function = on_exec,
-                                              .channel_env_request_function = on_env};
-    ssh_callbacks_init(&s->callbacks);
-    (void)ssh_set_channel_callbacks(channel, &s->callbacks);
+                                              .channel_env_request_function = on_env,
+                                              .channel_subsystem_request_function = on_subsystem};
+    atoll_ssh_listen(&s->base);
     return &s->base;
 }

@@ -376,7 +376,9 @@ FILES = {
 PREVIEWS = {
     f"POST {BOX}/previews": Entry(Ask(201, body={"port": 8000}, check=has("token")),
                                   Ask(400, body={"port": 0})),
-    # Without --ssh-listen; test_ssh.py has it.
+    # test_ssh.py has what works.
+    f"GET {BOX}/ports/{{port}}/tunnel": Entry(Ask(400), Ask(400, at={"port": "0"}), given=preview),
+    # Without --ssh-listen.
     f"POST {BOX}/ssh": Entry(Ask(501, body={}), Ask(400, body={"expires_minutes": 0})),
     f"GET {BOX}/ssh": Entry(Ask(200, check=has("tokens", value=[])), Ask(400, at=NO_ID)),
     f"DELETE {BOX}/ssh": Entry(Ask(204, check=empty), Ask(400, at=NO_ID)),

@@ -24,7 +24,7 @@ from rest import Rest
 
 VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "rename", "code", "health", "net", "mcp", "session create",
          "session ls", "session show", "session run", "session rm", "registry ls", "registry show", "wait", "attach", "events",
-         "pull", "images", "top", "port", "prune", "export", "exec", "shell", "git", "cp", "sync", "logs", "stats", "preview", "pause", "resume",
+         "pull", "images", "top", "port", "prune", "export", "exec", "shell", "ssh", "git", "cp", "sync", "logs", "stats", "preview", "pause", "resume",
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
          "template import", "template debian", "template build", "build", "template show", "template history", "template sbom",
          "template diff", "template save", "push", "template tag", "template share", "template rm", "template gc", "snapshot",

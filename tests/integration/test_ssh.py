@@ -5,12 +5,14 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 from boxes import Box
-from daemons import BUILD, SLACK, running, wait_until
-from rest import Rest
+from daemons import BUILD, SLACK, is_sanitized, running, wait_until
+from listening import free_port
+from rest import Rest, connect_unix
 
 pytestmark = pytest.mark.skipif(not (BUILD / "atoll-ssh").exists() or not shutil.which("ssh"),
                                 reason="needs libssh in the build, and ssh")
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.skipif(not (BUILD / "atoll-ssh").exists() or not shutil
 
 @pytest.fixture(scope="module")
 def served():
-    with running(BUILD, ATOLL_SSH_LISTEN="127.0.0.1:0") as daemon:
+    with running(BUILD, ATOLL_SSH_LISTEN=f"127.0.0.1:{free_port()}") as daemon:
         yield daemon
 
 
@@ -74,9 +76,17 @@ def test_command_has_its_streams_and_its_status(client):
     assert (done.returncode, done.stdout) == (0, b"300000\n")
 
 
-def test_much_output_arrives_whole(client):
-    done = client.run("head -c 20000000 /dev/zero | tr '\\0' 'x'")
-    assert done.returncode == 0 and len(done.stdout) == 20_000_000 and not done.stdout.strip(b"x")
+def test_much_goes_both_ways_at_once(client):
+    data = os.urandom(8_000_000)
+    done = client.run("cat", input=data)
+    assert done.returncode == 0 and done.stdout == data
+
+
+def test_output_needs_no_end_of_input(client):
+    with subprocess.Popen(client.command("head -c 8000000 /dev/zero"), stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as process:
+        assert len(process.stdout.read()) == 8_000_000
+        assert process.wait(30 * SLACK) == 0
 
 
 def test_a_signal_is_no_exit_status(client):
@@ -102,6 +112,76 @@ def test_the_end_of_the_client_ends_the_command(client, box):
         process.wait()
     wait_until(lambda: box.run("kill -0 $(cat /tmp/held)")["result"].get("exit_code") != 0, 20,
                "the command goes on")
+
+
+def served_port(box):
+    """A server in the sandbox that sends back what it gets, after its own greeting."""
+    box.detach("""exec python3 -c '
+import socket
+server = socket.create_server(("127.0.0.1", 8123))
+open("/tmp/listens", "w").close()
+while True:
+    peer, _ = server.accept()
+    peer.sendall(b"hello ")
+    while data := peer.recv(65536):
+        peer.sendall(data)
+    peer.close()
+'""")
+    wait_until(lambda: box.run("test -e /tmp/listens")["result"].get("exit_code") == 0, 30, "it does not listen")
+    return 8123
+
+
+def test_ports(client, box, tmp_path):
+    port, local = served_port(box), tmp_path / "local"
+    closed, other = tmp_path / "closed", tmp_path / "other"
+    forwards = [f"-L{local}:localhost:{port}", f"-L{closed}:localhost:9", f"-L{other}:192.0.2.1:{port}"]
+    with subprocess.Popen(client.command(options=["-N", *forwards]), stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_until(other.exists, 30, "ssh does not forward")
+            data = os.urandom(3_000_000)
+            with connect_unix(local) as sock:
+                sender = threading.Thread(target=lambda: (sock.sendall(data), sock.shutdown(socket.SHUT_WR)))
+                sender.start()
+                assert b"".join(iter(lambda: sock.recv(65536), b"")) == b"hello " + data
+                sender.join()
+            for path in (closed, other):
+                with connect_unix(path) as sock:
+                    assert sock.recv(1) == b"", path
+        finally:
+            process.terminate()
+
+
+def test_sftp_needs_a_server_in_the_sandbox(rest, tmp_path):
+    own = Box(rest, env={"PATH": "/home/user/bin:/usr/bin:/bin"})
+    installed = "/usr/lib/openssh/sftp-server /usr/lib/ssh/sftp-server"
+    client = Client(granted(own), tmp_path)
+    if own.run(f"ls -d {installed} | grep -q .")["result"].get("exit_code") != 0:
+        done = client.run("sftp", options=["-s"])
+        assert done.returncode != 0 and b"subsystem request failed" in done.stderr, done
+        own.out("mkdir bin && printf '#!/bin/sh\ncat\n' > bin/sftp-server && chmod +x bin/sftp-server")
+        done = client.run("sftp", options=["-s"], input=b"a packet")
+        assert (done.returncode, done.stdout) == (0, b"a packet"), done
+    own.destroy()
+
+
+def test_cli(served, box):
+    done = served.atoll("ssh", box.id, "--", "echo $((6 * 7)); exit 4")
+    assert (done.returncode, done.stdout) == (4, "42\n"), done
+    kept = len(box.get("ssh").json["tokens"])
+    served.atoll("ssh", box.id, "true", check=True)
+    assert len(box.get("ssh").json["tokens"]) == kept
+    assert served.atoll("ssh", "nosuchbox").returncode == 125
+
+
+def test_a_connection_has_no_privileges(served, client):
+    with subprocess.Popen(client.command("echo; cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"\n"
+        for pid in children(keeper(served)):
+            status = Path(f"/proc/{pid}/status").read_text()
+            assert "CapEff:\t0000000000000000" in status and "CapPrm:\t0000000000000000" in status
+            assert "Seccomp:\t2" in status or is_sanitized(BUILD)
+            assert os.geteuid() != 0 or "Uid:\t65534\t65534\t65534\t65534" in status
+        process.stdin.close()
 
 
 def test_other_users_are_refused(client, box, tmp_path):
@@ -158,11 +238,14 @@ def test_tokens_have_bounds_and_end_with_the_sandbox(served, rest):
         assert kept["token"] not in log.read_text()
 
 
+def children(pid):
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def keeper(daemon):
     """The pid of atoll-ssh itself; each connection has a process below it."""
-    children = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()
-    [pid] = [pid for pid in children if Path(f"/proc/{pid}/comm").read_text() == "atoll-ssh\n"]
-    return int(pid)
+    [pid] = [pid for pid in children(daemon.pid) if Path(f"/proc/{pid}/comm").read_text() == "atoll-ssh\n"]
+    return pid
 
 
 def test_hostile_clients_disturb_nobody(served, client, box):
@@ -188,6 +271,21 @@ def test_it_is_started_again(served, client, box):
         held.stdin.write(b"b\n")  # its process is another one
         held.stdin.close()
         assert held.stdout.read() == b"b\n" and held.wait(30 * SLACK) == 0
+    finally:
+        held.kill()
+        held.wait()
+
+
+def test_the_daemon_is_killed(served, client, box):
+    """Sessions end with it, and are told no status; tokens, address and key are those of before."""
+    held = subprocess.Popen(client.command("echo; cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert held.stdout.readline() == b"\n"
+        served.process.kill()
+        served.process.wait()
+        assert held.wait(60 * SLACK) == 255
+        served.start()
+        wait_until(lambda: client.run("true").returncode == 0, 30, "it does not come back")
     finally:
         held.kill()
         held.wait()

@@ -169,6 +169,23 @@ void atoll_ports_relay(struct atoll_ports *ports, const char *sandbox_id, uint16
                       relay);
 }
 
+static void joined_done(void *arg ATOLL_UNUSED, const struct atoll_proxy_outcome *outcome)
+{
+    atoll_ports_measure(outcome);
+}
+
+int atoll_ports_join(struct atoll_ports *ports, struct atoll_http_request *req,
+                     const char *protocol, const char *sandbox_id, uint16_t port, int fd)
+{
+    static const struct atoll_proxy_hooks hooks = {.done = joined_done};
+    char key[ATOLL_PROXY_KEY_MAX];
+
+    (void)snprintf(key, sizeof(key), "%u-%s", port, sandbox_id);
+    atoll_engine_touch(ports->engine, sandbox_id);
+    return atoll_proxy_join(ports->proxy, req, protocol, fd, key,
+                            atoll_api_owner_of(ports->engine, sandbox_id), &hooks, NULL);
+}
+
 void atoll_ports_measure(const struct atoll_proxy_outcome *outcome)
 {
     atoll_metric_add(ATOLL_METRIC_PREVIEW_REQUESTS,

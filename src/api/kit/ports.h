@@ -31,6 +31,12 @@ void atoll_ports_forward(struct atoll_ports *ports, struct atoll_http_request *r
  * ownership of fd. done is called once, at its end. */
 void atoll_ports_relay(struct atoll_ports *ports, const char *sandbox_id, uint16_t port, int fd,
                        void (*done)(void *arg), void *arg);
+/* Answers an upgrade to `protocol` with 101, and relays bytes between the client and fd, which came from
+ * atoll_engine_connect() for the port; takes ownership of fd. The request ends. -EAGAIN: the tenant has too
+ * many connections; then the request is as it was. */
+int atoll_ports_join(struct atoll_ports *ports, struct atoll_http_request *req,
+                     const char *protocol, const char *sandbox_id, uint16_t port,
+                     int fd) ATOLL_MUST_CHECK;
 /* For the hook `done`: counts the request in the metrics. */
 void atoll_ports_measure(const struct atoll_proxy_outcome *outcome);
 /* Number of requests and tunnels in progress. */

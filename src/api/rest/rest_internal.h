@@ -65,6 +65,8 @@ atoll_rest_handler atoll_rest_tenant_policy_get, atoll_rest_tenant_policy_set,
 atoll_rest_handler atoll_rest_key_create, atoll_rest_key_list, atoll_rest_key_remove;
 /* secrets.c */
 atoll_rest_handler atoll_rest_secret_create, atoll_rest_secret_list, atoll_rest_secret_remove;
+/* port_tunnel.c */
+atoll_rest_handler atoll_rest_port_tunnel;
 /* ssh.c */
 atoll_rest_handler atoll_rest_ssh_create, atoll_rest_ssh_list, atoll_rest_ssh_remove,
     atoll_rest_sandbox_token;

@@ -113,6 +113,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    BOX "/previews",        WRITE, NONE,   atoll_rest_preview_list, ""},
     {ATOLL_DELETE, BOX "/previews/{port}", WRITE, NONE,   atoll_rest_preview_remove, ""},
 
+    {ATOLL_GET,    BOX "/ports/{port}/tunnel", WRITE, NONE, atoll_rest_port_tunnel, ""},
     {ATOLL_POST,   BOX "/ssh",             WRITE, JSON,   atoll_rest_ssh_create, ""},
     {ATOLL_GET,    BOX "/ssh",             WRITE, NONE,   atoll_rest_ssh_list, ""},
     {ATOLL_DELETE, BOX "/ssh",             WRITE, NONE,   atoll_rest_ssh_remove, ""},
