@@ -206,6 +206,22 @@ static int prepare(int top, struct atoll_error *err)
     return 0;
 }
 
+/* Before the pool is bounded: a repair may lift the bound. */
+static int take_over(struct atoll_spawn_host *host, int top, struct atoll_error *err)
+{
+    int r;
+
+    open_groups(host, top);
+    host->pool_fd = top;
+    r = atoll_pool_layers_repair(host);
+    host->pool_fd = ATOLL_NO_FD;
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "look at the layers of the pool");
+    if (faccessat(host->state_fd, ATOLL_DISK_POOL_IMAGE, F_OK, 0) == 0)
+        r = atoll_pool_bound_open(host, top, err);
+    return r < 0 ? r : 0;
+}
+
 void atoll_disk_pool_open(struct atoll_spawn_host *host)
 {
     bool below = faccessat(host->state_fd, ABOVE, F_OK, 0) == 0;
@@ -216,15 +232,12 @@ void atoll_disk_pool_open(struct atoll_spawn_host *host)
     if (r >= 0)
         r = prepare(top, &err);
     if (r >= 0 && !below)
-        open_groups(host, top);
-    if (r >= 0 && !below && faccessat(host->state_fd, ATOLL_DISK_POOL_IMAGE, F_OK, 0) == 0)
-        r = atoll_pool_bound_open(host, top, &err);
+        r = take_over(host, top, &err);
     if (r < 0 && r != -ENOENT)
         atoll_log(ATOLL_LOG_WARN, "there are no copy-on-write disks", "error", err.text, NULL);
     if (r < 0 || below)
         return;
     host->pool_fd = ATOLL_TAKE_FD(top);
-    atoll_pool_layers_repair(host);
     put_unused_aside(host);
 }
 

@@ -136,29 +136,40 @@ static int forget_sum(const void *arg ATOLL_UNUSED, const struct atoll_walk_sum 
     return 0;
 }
 
+/* The limit of an earlier run may leave no room for a rename; the caller sets another. */
+static int finish_again(const struct atoll_spawn_host *host, int top)
+{
+    int r = atoll_pool_layer_finish(host, top, forget_sum, NULL);
+
+    if (r == -EDQUOT && atoll_btrfs_limit_all(host->pool_fd, UINT64_MAX) == 0)
+        r = atoll_pool_layer_finish(host, top, forget_sum, NULL);
+    return r;
+}
+
 static int repair(int pool ATOLL_UNUSED, const char *name, void *arg)
 {
     const struct atoll_spawn_host *host = arg;
     ATOLL_AUTOCLOSE int top = open_layer(host, name);
-    int r = top < 0 ? top : 0;
+    int r;
 
-    if (r == 0 && faccessat(top, ATOLL_POOL_LAYER_UNFINISHED, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-        r = atoll_pool_layer_finish(host, top, forget_sum, NULL);
-    if (r == 0 || r == -ENOENT)
+    if (top == -ENOENT)
         return 0;
-    atoll_log(ATOLL_LOG_ERROR, "a layer is not whole, and is removed", "layer", name + 2, "error",
-              strerror(-r), NULL);
+    if (top < 0)
+        return top;
+    if (faccessat(top, ATOLL_POOL_LAYER_UNFINISHED, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : -errno;
+    r = finish_again(host, top);
+    if (r == 0)
+        return 0;
+    atoll_log(ATOLL_LOG_ERROR, "a layer cannot be made whole, and is removed", "layer", name + 2,
+              "error", strerror(-r), NULL);
     /* Without a link the subvolume is removed. */
-    return unlinkat(host->layers_fd, name + 2, 0) < 0 ? -errno : 0;
+    return unlinkat(host->layers_fd, name + 2, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-void atoll_pool_layers_repair(const struct atoll_spawn_host *host)
+int atoll_pool_layers_repair(const struct atoll_spawn_host *host)
 {
-    int r = each_entry(host->pool_fd, repair, (void *)(uintptr_t)host);
-
-    if (r < 0)
-        atoll_log(ATOLL_LOG_ERROR, "layers in the pool cannot be looked at", "error", strerror(-r),
-                  NULL);
+    return each_entry(host->pool_fd, repair, (void *)(uintptr_t)host);
 }
 
 /* What can wait. */

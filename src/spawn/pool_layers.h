@@ -23,8 +23,9 @@ int atoll_pool_layer_finish(const struct atoll_spawn_host *host, int top,
                             const void *arg) ATOLL_MUST_CHECK;
 
 /* Finishes layers whose links are on the host's disk, while the end of atoll_pool_layer_finish() is not,
- * because the host lost power. Blocking: usually it finds none, some microseconds for each layer. */
-void atoll_pool_layers_repair(const struct atoll_spawn_host *host);
+ * because the host lost power. A layer of which that fails is removed. May lift the limit of all subvolumes.
+ * Blocking: usually it finds none, some microseconds for each layer. */
+int atoll_pool_layers_repair(const struct atoll_spawn_host *host) ATOLL_MUST_CHECK;
 
 /* From now on what can wait is done. Layers of earlier runs become read-only. */
 void atoll_pool_layers_start(struct atoll_loop *loop, const struct atoll_spawn_host *host);
