@@ -230,7 +230,8 @@ void atoll_engine_shutdown(struct atoll_engine *engine, void (*done)(void *arg),
     engine->ending = true;
     while ((sandbox = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
         if (sandbox->options.lifetime.persistent && atoll_sandbox_allows(sandbox, ATOLL_ON_STOP))
-            atoll_sandbox_stop(sandbox, "the daemon was stopped", maybe_ended, engine);
+            atoll_sandbox_stop(sandbox, "the daemon was stopped", ATOLL_STOP_WRITTEN, maybe_ended,
+                               engine);
         else
             atoll_sandbox_destroy(sandbox, "the daemon was stopped", maybe_ended, engine);
     engine->ended = done; /* set last: maybe_ended() must not end before the loop has visited all */

@@ -417,10 +417,15 @@ void atoll_engine_pause_to_disk(struct atoll_engine *engine, const char *id, con
  * original timeout starts again. Succeeds for a running sandbox. */
 void atoll_engine_resume(struct atoll_engine *engine, const char *id, atoll_done_fn *done,
                          void *arg);
+/* What a stop does with the disk before it is answered. */
+enum atoll_stop_disk {
+    ATOLL_STOP_WRITTEN, /* what it has is on stable storage */
+    ATOLL_STOP_UNWRITTEN, /* nothing: the caller discards it, or makes a snapshot of it, which writes it */
+};
 /* Ends all processes of a persistent sandbox and keeps its disk. FAILED_PRECONDITION if it is not
  * persistent. */
 void atoll_engine_stop(struct atoll_engine *engine, const char *id, const char *who,
-                       atoll_done_fn *done, void *arg);
+                       enum atoll_stop_disk disk, atoll_done_fn *done, void *arg);
 
 struct atoll_sandbox_stats {
     uint64_t memory_limit_bytes;

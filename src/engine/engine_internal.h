@@ -214,15 +214,16 @@ struct atoll_sandbox {
     int64_t created_unix_ms, expires_unix_ms;
     int64_t created_ms;
     double boot_ms;
-    bool remains;               /* the provider holds resources of it */
-    bool removing;              /* the provider is removing them */
-    bool keeping;               /* the provider makes a layer of it, which ends its agent */
-    struct atoll_timer removal; /* retry after a failed removal */
-    unsigned removals;          /* number of failed removals */
-    bool hidden;                /* pooled, or used by the engine itself */
-    bool unsaved;               /* the last write of its row failed */
-    bool stored;                /* it has rows in the store */
-    bool rows_left;             /* departing: rows of its execs are left in the store */
+    enum atoll_stop_disk stop_disk; /* the most that those who wait for its stop need */
+    bool remains;                   /* the provider holds resources of it */
+    bool removing;                  /* the provider is removing them */
+    bool keeping;                   /* the provider makes a layer of it, which ends its agent */
+    struct atoll_timer removal;     /* retry after a failed removal */
+    unsigned removals;              /* number of failed removals */
+    bool hidden;                    /* pooled, or used by the engine itself */
+    bool unsaved;                   /* the last write of its row failed */
+    bool stored;                    /* it has rows in the store */
+    bool rows_left;                 /* departing: rows of its execs are left in the store */
     struct atoll_timer departure;
     bool pooled;
     struct atoll_list pool_node;
@@ -432,8 +433,8 @@ void atoll_sandbox_runs_again(struct atoll_sandbox *sandbox, const char *detail)
 void atoll_sandbox_halt(struct atoll_sandbox *sandbox, enum atoll_end_kind kind, const char *who,
                         const char *cause);
 /* The same with a callback; also for a sandbox that is stopped already or being changed. */
-void atoll_sandbox_stop(struct atoll_sandbox *sandbox, const char *who, atoll_done_fn *done,
-                        void *arg);
+void atoll_sandbox_stop(struct atoll_sandbox *sandbox, const char *who, enum atoll_stop_disk disk,
+                        atoll_done_fn *done, void *arg);
 void atoll_sandbox_start_again(struct atoll_sandbox *sandbox);
 
 /* env_file.c: stores the environment of a persistent sandbox in a file of its own; no effect for

@@ -36,7 +36,8 @@ ATOLL_MSG_DESC(atoll_sm_copy, ATOLL_MSG_FIELD(STR, atoll_sm_copy, from),
                ATOLL_MSG_FIELD(STR, atoll_sm_copy, to));
 
 ATOLL_MSG_DESC(atoll_sm_remove, ATOLL_MSG_FIELD(STR, atoll_sm_remove, id),
-               ATOLL_MSG_FIELD(U8, atoll_sm_remove, keep_disk));
+               ATOLL_MSG_FIELD(U8, atoll_sm_remove, keep_disk),
+               ATOLL_MSG_FIELD(U8, atoll_sm_remove, unwritten));
 
 ATOLL_MSG_DESC(atoll_sm_freeze, ATOLL_MSG_FIELD(STR, atoll_sm_freeze, id),
                ATOLL_MSG_FIELD(U8, atoll_sm_freeze, frozen));

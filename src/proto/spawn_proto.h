@@ -115,6 +115,7 @@ struct atoll_sm_ref {
 struct atoll_sm_remove {
     const char *id;
     uint8_t keep_disk; /* keep the disk if it can outlive the sandbox */
+    uint8_t unwritten; /* with keep_disk: what it has need not be on stable storage yet */
 };
 
 enum {

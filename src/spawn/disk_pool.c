@@ -394,8 +394,12 @@ static int do_flush(const void *arg)
     atoll_disk_pool_name(disk, ATOLL_DISK_POOL_KEPT, w->id);
     atoll_disk_pool_name(name, ATOLL_DISK_POOL_PASSING, w->id);
     source = atoll_paths_open(w->host->pool_fd, disk, O_RDONLY | O_DIRECTORY);
-    r = source < 0 ? source
-                   : atoll_btrfs_snapshot(w->host->pool_fd, name, source, w->host->pool_group);
+    r = source < 0 ? source : -atoll_fault("spawn.flush");
+    if (r == 0)
+        r = atoll_btrfs_snapshot(w->host->pool_fd, name, source, w->host->pool_group);
+    /* A process that was killed here has left its own. */
+    if (r == -EEXIST && (r = atoll_btrfs_remove(w->host->pool_fd, name)) == 0)
+        r = atoll_btrfs_snapshot(w->host->pool_fd, name, source, w->host->pool_group);
     /* While this one exists, files that are removed from the disk free nothing. */
     return r < 0 ? r : atoll_btrfs_remove_soon(w->host->pool_fd, name);
 }

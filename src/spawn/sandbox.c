@@ -58,7 +58,7 @@ static struct sandbox *sandbox_new(struct atoll_sandboxes *all, const char *id)
     (void)snprintf(s->id, sizeof(s->id), "%s", id);
     s->all = all;
     s->pidfd = s->status_fd = s->space.tcp = s->space.udp = s->commit.pidfd = s->commit.sum_fd =
-        s->disk_fd = s->keep_fd = ATOLL_NO_FD;
+        s->disk_fd = s->keep_fd = s->sweeper_fd = ATOLL_NO_FD;
     s->exit.code = -1;
     if (atoll_map_put(&all->by_id, s->id, s) < 0) {
         free(s);
@@ -97,6 +97,8 @@ void atoll_sandbox_free(struct sandbox *s)
     atoll_watch_close(&s->pid_watch);
     atoll_timer_cancel(&s->retry);
     atoll_timer_cancel(&s->freezing);
+    atoll_watch_close(&s->sweeper_watch);
+    drop_fd(&s->sweeper_fd);
     drop_fd(&s->status_fd);
     drop_fd(&s->pidfd);
     atoll_sandbox_close_network(s);
@@ -372,7 +374,7 @@ int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t 
 }
 
 /* Adds a request to the removal under way. The disk is kept only if every request keeps it. */
-static void join_removal(struct sandbox *s, uint32_t request, bool keep_disk)
+static void join_removal(struct sandbox *s, uint32_t request, const struct atoll_sm_remove *want)
 {
     if (s->joined_count == SANDBOX_JOINED_MAX) {
         const struct atoll_sandbox_exit nothing = {.code = -1};
@@ -383,51 +385,69 @@ static void join_removal(struct sandbox *s, uint32_t request, bool keep_disk)
         return;
     }
     s->joined[s->joined_count++] = request;
-    if (!keep_disk)
+    if (!want->keep_disk)
         s->keep_disk = s->existing_disk = false;
+    if (!want->unwritten)
+        s->unwritten = false;
 }
 
-void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_t request,
-                            bool keep_disk)
+static void begin_removal(struct sandbox *s, uint32_t request, const struct atoll_sm_remove *want)
 {
-    struct sandbox *s = atoll_text_is_id(id) ? atoll_map_get(&all->by_id, id) : NULL;
-    struct atoll_sandbox_exit nothing = {.code = -1};
+    s->state = SANDBOX_REMOVING;
+    s->request = request;
+    s->keep_disk = want->keep_disk;
+    s->unwritten = want->unwritten;
+    atoll_sandbox_undo(s);
+}
 
-    if (!s && !keep_disk && atoll_text_is_id(id) &&
-        atoll_disk_pool_has(all->host, ATOLL_DISK_POOL_KEPT, id) && (s = sandbox_new(all, id))) {
-        atoll_snapshot_abort(all, id);
-        s->kept_disk = true; /* a stopped sandbox: removing its disk takes a process */
-        s->state = SANDBOX_REMOVING;
-        s->request = request;
-        atoll_sandbox_undo(s);
+/* The disk of a sandbox that does not run. */
+static void remove_stopped(struct atoll_sandboxes *all, uint32_t request,
+                           const struct atoll_sm_remove *want)
+{
+    const struct atoll_sandbox_exit nothing = {.code = -1};
+    bool is_id = atoll_text_is_id(want->id);
+    struct sandbox *s = NULL;
+
+    atoll_snapshot_abort(all, want->id);
+    /* Removing a disk in the pool takes a process, and so does writing it. */
+    if (is_id && !(want->keep_disk && want->unwritten) &&
+        atoll_disk_pool_has(all->host, ATOLL_DISK_POOL_KEPT, want->id))
+        s = sandbox_new(all, want->id);
+    if (s) {
+        s->kept_disk = true;
+        begin_removal(s, request, want);
         return;
     }
+    if (is_id && !want->keep_disk)
+        atoll_sandbox_drop_disk(all->host, want->id);
+    all->events->removed(all->arg, want->id, request, &nothing, NULL);
+}
+
+void atoll_sandboxes_remove(struct atoll_sandboxes *all, uint32_t request,
+                            const struct atoll_sm_remove *want)
+{
+    struct sandbox *s = atoll_text_is_id(want->id) ? atoll_map_get(&all->by_id, want->id) : NULL;
+
     if (!s) {
-        atoll_snapshot_abort(all, id);
-        if (!keep_disk && atoll_text_is_id(id))
-            atoll_sandbox_drop_disk(all->host, id); /* the disk of a stopped sandbox */
-        all->events->removed(all->arg, id, request, &nothing, NULL);
+        remove_stopped(all, request, want);
         return;
     }
     if (s->state == SANDBOX_REMOVING || s->state == SANDBOX_FAILED) {
-        join_removal(s, request, keep_disk);
+        join_removal(s, request, want);
         return;
     }
     if (s->state == SANDBOX_STARTING) { /* the start request is answered, too */
         struct atoll_error unwanted;
         (void)atoll_fail(&unwanted, ATOLL_ERR_ABORTED, ECANCELED, "the sandbox is being removed");
-        join_removal(s, request, keep_disk);
+        join_removal(s, request, want);
         fail_start(s, 0, ATOLL_PLAN_START, &unwanted);
         return;
     }
     if (s->state == SANDBOX_COMMITTING)
         atoll_sandbox_abort_commit(s);
-    atoll_snapshot_abort(all, id);
-    s->state = SANDBOX_REMOVING;
-    s->request = request;
-    s->keep_disk = keep_disk;
+    atoll_snapshot_abort(all, want->id);
     atoll_sandbox_thaw(s);
-    atoll_sandbox_undo(s);
+    begin_removal(s, request, want);
 }
 
 void atoll_sandboxes_forget_requests(struct atoll_sandboxes *all)

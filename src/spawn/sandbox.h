@@ -46,9 +46,9 @@ int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t 
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Removes a sandbox; `removed` is called later, also if it does not exist. Deletes a disk that can
  * outlive its sandbox, unless keep_disk is set; a kept disk is unmounted when `removed` is
- * called. */
-void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_t request,
-                            bool keep_disk);
+ * called, and written to stable storage unless `unwritten` is set. */
+void atoll_sandboxes_remove(struct atoll_sandboxes *all, uint32_t request,
+                            const struct atoll_sm_remove *want);
 /* Freezes, thaws or saves its processes (ATOLL_FREEZE_*); `frozen` is called later. */
 void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_t request,
                             unsigned how);

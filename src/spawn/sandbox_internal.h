@@ -32,11 +32,15 @@ struct sandbox {
     struct atoll_timer retry; /* of the removal */
     unsigned tries;
     int disk_fd;   /* the top of its disk, while its first process lives, or ATOLL_NO_FD */
-    pid_t sweeper; /* process that removes a large tree, or 0 */
+    pid_t sweeper; /* process that removes a large tree, or writes a disk; or 0 */
+    int sweeper_fd;
+    struct atoll_watch sweeper_watch;
     struct atoll_po_ids ids; /* as in struct atoll_plan_run, like those that follow */
     bool kept_disk, existing_disk;
     bool keep_disk;          /* REMOVING: the disk is kept */
-    bool flushed;            /* REMOVING: its disk in the pool was written */
+    bool unwritten;          /* REMOVING: a disk that is kept need not be written */
+    bool flushing, flushed;  /* REMOVING: its disk in the pool is being, or was, written */
+    unsigned flushes;        /* that failed */
     bool frozen;             /* frozen or freezing */
     uint32_t freeze_request; /* waits for its processes to be frozen; 0: none */
     struct atoll_timer freezing;

@@ -240,7 +240,7 @@ static int do_remove(struct atoll_server *server, uint32_t id, const void *msg,
     const struct atoll_sm_remove *want = msg;
 
     (void)err;
-    atoll_sandboxes_remove(server->sandboxes, want->id, id, want->keep_disk);
+    atoll_sandboxes_remove(server->sandboxes, id, want);
     return 0;
 }
 

@@ -126,7 +126,7 @@ static int make_upper(struct atoll_plan_run *b, const char *target, char *upper,
 }
 
 /* Room for the options of an overlay beside its layers. */
-#define OPTIONS_MORE 8
+#define OPTIONS_MORE 9
 #define STACK_PATH_CAP 80
 /* fsconfig() takes strings of up to 255 bytes. */
 #define OPTION_MAX 255
@@ -134,6 +134,9 @@ static int make_upper(struct atoll_plan_run *b, const char *target, char *upper,
 
 /* An overlay that is being configured. */
 struct mounting {
+    /* Its disk ends with the sandbox: nothing of it need reach stable storage. Otherwise the end of the mount
+     * would write all data of the pool, that of other sandboxes included. */
+    bool fleeting;
     const struct atoll_po_overlay *overlay;
     char upper[32], work[32];
     char slots[2][128]; /* of overlay->lowers and below, each with a NUL */
@@ -211,6 +214,8 @@ static void add_rest(struct mounting *m, bool userxattr)
     if (m->overlay->writable) {
         add_option(m, "upperdir", m->upper);
         add_option(m, "workdir", m->work);
+        if (m->fleeting)
+            add_option(m, "volatile", NULL);
     }
     if (userxattr)
         add_option(m, "userxattr", NULL);
@@ -245,6 +250,7 @@ static int mount_overlay(struct atoll_plan_run *b, struct mounting *m, struct at
     bool userxattr = overlay->userxattr || b->ids.mode != ATOLL_IDS_RANGE || b->cow_disk;
     int fd, r;
 
+    m->fleeting = b->cow_disk && !b->kept_disk;
     if (overlay->writable) {
         r = make_upper(b, overlay->target, m->upper, m->work, sizeof(m->upper));
         if (r < 0)

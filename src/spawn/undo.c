@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/wait.h>
+#include "base/log.h"
 #include "base/switches.h"
 #include "spawn/bandwidth.h"
 #include "spawn/child.h"
@@ -19,6 +20,9 @@
 
 #define RETRY_MS 2
 #define TRIES_MAX 2500 /* five seconds, then the removal fails */
+#define FLUSHES_MAX 5
+
+static void try_again(struct sandbox *s, int problem);
 
 /* Most sandboxes have a socket and maybe an image; under gVisor there may be a log. */
 static void remove_plain_files(const struct sandbox *s)
@@ -43,6 +47,63 @@ static bool keeps_disk(const struct sandbox *s)
     return s->state == SANDBOX_FAILED ? s->existing_disk : s->keep_disk;
 }
 
+static int reap_sweeper(struct sandbox *s)
+{
+    int status = 0;
+
+    atoll_watch_close(&s->sweeper_watch);
+    if (s->sweeper_fd >= 0)
+        (void)close(ATOLL_TAKE_FD(s->sweeper_fd));
+    while (waitpid(s->sweeper, &status, 0) < 0 && errno == EINTR)
+        ;
+    s->sweeper = 0;
+    return status;
+}
+
+/* A disk that cannot be written now stays in the kernel's memory until the kernel writes it. */
+static void note_flush(struct sandbox *s, bool succeeded)
+{
+    s->flushing = false;
+    s->flushed = succeeded || ++s->flushes == FLUSHES_MAX;
+    if (s->flushed && !succeeded)
+        atoll_log(ATOLL_LOG_ERROR, "the disk of a stopped sandbox could not be written at once",
+                  "sandbox", s->id, NULL);
+}
+
+static void sweeper_gone(void *arg, uint32_t events)
+{
+    struct sandbox *s = arg;
+    int status = reap_sweeper(s);
+    bool succeeded = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+
+    (void)events;
+    if (s->flushing)
+        note_flush(s, succeeded);
+    if (succeeded)
+        atoll_sandbox_undo(s);
+    else
+        try_again(s, -EAGAIN);
+}
+
+/* pid: of the process that was started, or -errno. The removal goes on when it has ended. */
+static int await_sweeper(struct sandbox *s, pid_t pid)
+{
+    int r;
+
+    if (pid < 0)
+        return pid;
+    s->sweeper = pid;
+    r = s->sweeper_fd = atoll_sys_pidfd_open(pid);
+    if (r >= 0)
+        r = atoll_watch_open(&s->sweeper_watch, s->all->loop, s->sweeper_fd, EPOLLIN, sweeper_gone,
+                             s);
+    if (r >= 0)
+        return -EINPROGRESS;
+    (void)kill(pid, SIGKILL);
+    (void)reap_sweeper(s);
+    return r;
+}
+
 /* Starts the removal of its disk in the pool, or writes the data of one that is kept. 0: it has none there, or
  * that is done. */
 static int remove_subvolume(struct sandbox *s)
@@ -51,16 +112,14 @@ static int remove_subvolume(struct sandbox *s)
     bool kept = atoll_disk_pool_has(host, ATOLL_DISK_POOL_KEPT, s->id);
     char name[ATOLL_DISK_POOL_NAME_CAP];
 
-    if (kept && keeps_disk(s) && !s->flushed) {
-        s->flushed = true;
-        s->sweeper = atoll_disk_pool_flush(host, s->id);
-        return s->sweeper < 0 ? s->sweeper : -EAGAIN;
+    if (kept && keeps_disk(s) && !s->unwritten && !s->flushed) {
+        s->flushing = true;
+        return await_sweeper(s, atoll_disk_pool_flush(host, s->id));
     }
     if (!atoll_disk_pool_has(host, ATOLL_DISK_POOL_DISK, s->id) && (!kept || keeps_disk(s)))
         return 0;
     atoll_disk_pool_name(name, kept ? ATOLL_DISK_POOL_KEPT : ATOLL_DISK_POOL_DISK, s->id);
-    s->sweeper = atoll_disk_pool_remove(host, name);
-    return s->sweeper < 0 ? s->sweeper : -EAGAIN;
+    return await_sweeper(s, atoll_disk_pool_remove(host, name));
 }
 
 /* Starts the removal of a directory that is still there. 0: none is. */
@@ -74,27 +133,19 @@ static int remove_trees(struct sandbox *s)
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(suffixes); i++) {
         (void)snprintf(name, sizeof(name), "%s.%s", s->id, suffixes[i]);
-        if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
-            s->sweeper = atoll_child_sweep(s->all->host, &s->ids, dir, name);
-            return s->sweeper < 0 ? s->sweeper : -EAGAIN;
-        }
+        if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+            return await_sweeper(s, atoll_child_sweep(s->all->host, &s->ids, dir, name));
         if (errno != ENOENT)
             return -errno;
     }
     return 0;
 }
 
-/* A tree can be large, so a separate process removes it. -EINPROGRESS while that runs. */
+/* A tree can be large, so a separate process removes it. -EINPROGRESS: it has been started. */
 static int remove_files(struct sandbox *s)
 {
     int r;
 
-    if (s->sweeper > 0) {
-        int status;
-        if (waitpid(s->sweeper, &status, WNOHANG) == 0)
-            return -EINPROGRESS;
-        s->sweeper = 0;
-    }
     remove_plain_files(s);
     r = remove_subvolume(s);
     return r < 0 ? r : remove_trees(s);
@@ -150,12 +201,26 @@ static void retry(void *arg)
     atoll_sandbox_undo(arg);
 }
 
+/* problem: -errno. */
+static void try_again(struct sandbox *s, int problem)
+{
+    struct atoll_error error;
+
+    if (s->tries++ < TRIES_MAX) {
+        atoll_timer_set(&s->retry, s->all->loop, RETRY_MS, retry, s);
+        return;
+    }
+    (void)atoll_fail_errno(&error, -problem, "remove sandbox %s", s->id);
+    finish(s, &error);
+}
+
 void atoll_sandbox_undo(struct sandbox *s)
 {
     const struct atoll_cgroups *cgroups = &s->all->host->cgroups;
-    struct atoll_error error;
     int r;
 
+    if (s->sweeper > 0)
+        return; /* sweeper_gone() calls this again */
     if (s->pid > 0) {
         /* process_gone() calls this again when the first process, and so all others, are reaped. */
         (void)!atoll_sys_pidfd_kill(s->pidfd, SIGKILL);
@@ -181,12 +246,8 @@ void atoll_sandbox_undo(struct sandbox *s)
         r = -atoll_fault("spawn.undo_disk");
     if (r == 0)
         r = leave_disk(s);
-    /* Removing a large tree has no time limit. */
-    if (r == -EINPROGRESS || (r < 0 && s->tries++ < TRIES_MAX)) {
-        atoll_timer_set(&s->retry, s->all->loop, RETRY_MS, retry, s);
-        return;
-    }
-    if (r < 0)
-        (void)atoll_fail_errno(&error, -r, "remove sandbox %s", s->id);
-    finish(s, r < 0 ? &error : NULL);
+    if (r == 0)
+        finish(s, NULL);
+    else if (r != -EINPROGRESS) /* removing a large tree has no time limit */
+        try_again(s, r);
 }

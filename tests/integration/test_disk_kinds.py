@@ -2,6 +2,7 @@
 
 import os
 import signal
+import uuid
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,78 @@ def test_forks_restores_and_restarts_keep_the_kind(mortal, make):
 def test_what_cannot_be(mortal, request_, status, said):
     answer = mortal.rest.post("/api/sandboxes", request_)
     assert answer.status == status and said in answer.error["message"], answer.body
+
+
+# What is written to the disk of the host.
+
+
+def commits(daemon):
+    """How often the file system of the pool was written."""
+    with (daemon.state / "pool.img").open("rb") as image:
+        image.seek(0x10020)
+        name = uuid.UUID(bytes=image.read(16))
+    return int(Path(f"/sys/fs/btrfs/{name}/commit_stats").read_text().split()[1])
+
+
+def commits_during(daemon, prepare, end):
+    """The least of three: the kernel writes now and then on its own."""
+    counts = []
+    for _ in range(3):
+        made = prepare()
+        before = commits(daemon)
+        end(made)
+        counts.append(commits(daemon) - before)
+    return min(counts)
+
+
+def vercel_run(rest, made, script):
+    box = made["session"]["id"][4:].split("_")[0]
+    return rest.post(f"/api/sandboxes/{box}/execs", {"cmd": ["sh", "-c", script]}, wait="true").json["stdout"]
+
+
+def vercel_session(rest, **fields):
+    made = rest.post("/vercel/api/v3/sandboxes", fields).json
+    assert vercel_run(rest, made, "echo x > f; cat f") == "x\n"
+    return made
+
+
+def vercel_stop(rest, made):
+    answer = rest.post(f"/vercel/api/v2/sandboxes/sessions/{made['session']['id']}/stop")
+    assert answer.status == 200 and answer.json["session"]["status"] == "stopped", answer.body
+    return answer.json
+
+
+def test_what_ends_with_its_sandbox_is_not_written():
+    with running(BUILD) as daemon:
+        need_pool(daemon)
+        rest = Rest(daemon.socket)
+
+        def prepare(**fields):
+            box = Box(rest, disk={"kind": "cow"}, limits=SMALL, **fields)
+            box.out("echo x > f")
+            return box
+
+        assert commits_during(daemon, prepare, Box.destroy) == 0
+        stop = commits_during(daemon, lambda: prepare(persistent=True), lambda box: box.do("stop"))
+        kept, lost = (commits_during(daemon, lambda: vercel_session(rest, persistent=keeps),
+                                     lambda made: vercel_stop(rest, made)) for keeps in (True, False))
+        assert lost < kept and lost < stop
+
+
+def test_a_stop_without_the_snapshot_that_belongs_to_it():
+    """Then the disk is written, and the next session has it."""
+    with running(BUILD, ATOLL_TENANT_SNAPSHOTS="1") as daemon:
+        need_pool(daemon)
+        rest = Rest(daemon.socket)
+        if Box(rest, limits=SMALL).post("snapshots", {"name": "only"}).status == 501:
+            pytest.skip("native cannot freeze sandboxes here")
+        made = vercel_session(rest)
+        assert "snapshot" not in vercel_stop(rest, made)
+        whole, part = (commits_during(daemon, lambda: vercel_session(rest, persistent=kept),
+                                      lambda session: vercel_stop(rest, session)) for kept in (True, False))
+        assert whole > part
+        again = rest.get(f"/vercel/api/v2/sandboxes/{made['sandbox']['name']}", resume="true").json
+        assert vercel_run(rest, again, "cat f") == "x\n"
 
 
 def test_by_the_command_line(mortal):

@@ -194,7 +194,8 @@ void atoll_daytona_stop(struct atoll_api_call *call, const uint8_t *body ATOLL_U
     else if (ephemeral)
         destroy(call);
     else if (v.options.lifetime.persistent)
-        atoll_engine_stop(call->engine, v.id, ATOLL_DAYTONA_WHO, atoll_daytona_done, call);
+        atoll_engine_stop(call->engine, v.id, ATOLL_DAYTONA_WHO, ATOLL_STOP_WRITTEN,
+                          atoll_daytona_done, call);
     else
         atoll_engine_pause(call->engine, v.id, false, ATOLL_DAYTONA_WHO, halted, call);
 }
@@ -282,6 +283,6 @@ void atoll_daytona_recover(struct atoll_api_call *call, const uint8_t *body ATOL
     else if (v.state == ATOLL_SANDBOX_STOPPED)
         begin_start(call);
     else
-        atoll_engine_stop(call->engine, v.id, ATOLL_DAYTONA_WHO,
+        atoll_engine_stop(call->engine, v.id, ATOLL_DAYTONA_WHO, ATOLL_STOP_WRITTEN,
                           skip ? atoll_daytona_done : recovered, call);
 }

@@ -83,7 +83,7 @@ static void expire(struct atoll_api_call *call, const struct atoll_sandbox_view 
     static const char who[] = "its deadline";
 
     if (v->options.lifetime.persistent)
-        atoll_engine_stop(call->engine, v->id, who, atoll_e2b_done, call);
+        atoll_engine_stop(call->engine, v->id, who, ATOLL_STOP_WRITTEN, atoll_e2b_done, call);
     else if (v->options.lifetime.at_deadline == ATOLL_DEADLINE_DESTROY)
         atoll_engine_destroy(call->engine, v->id, who, atoll_e2b_done, call);
     else

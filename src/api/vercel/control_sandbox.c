@@ -29,7 +29,8 @@ static void make_stopped(void *arg)
     struct resuming *r = arg;
 
     if (r->failed)
-        atoll_engine_stop(r->call->engine, r->id, ATOLL_VERCEL_WHO, atoll_steps_done, &r->steps);
+        atoll_engine_stop(r->call->engine, r->id, ATOLL_VERCEL_WHO, ATOLL_STOP_WRITTEN,
+                          atoll_steps_done, &r->steps);
     else
         atoll_steps_done(&r->steps, NULL);
 }

@@ -24,7 +24,8 @@ struct stopping {
     size_t keep;                               /* automatic snapshots that stay */
     struct atoll_vercel_snapshot snapshot;
     bool made;
-    struct atoll_buf buf; /* destroys: the answer, written before the sandbox is gone */
+    struct atoll_error failure; /* of the snapshot */
+    struct atoll_buf buf;       /* destroys: the answer, written before the sandbox is gone */
     struct atoll_json_out out;
 };
 
@@ -49,6 +50,29 @@ static int note(struct stopping *s, const char *member, struct atoll_error *err)
 
 /* The snapshot. */
 
+/* The disk is there: a stop succeeds without the snapshot that comes with it. */
+static void written(void *arg, const struct atoll_error *error)
+{
+    struct stopping *s = arg;
+
+    if (!error && !s->automatic)
+        error = &s->failure;
+    atoll_steps_done(&s->steps, error);
+}
+
+/* The snapshot would have written the disk. */
+static void write_disk(struct stopping *s, const struct atoll_error *error)
+{
+    s->failure = *error;
+    if (s->automatic)
+        atoll_log(ATOLL_LOG_WARN, "no snapshot at the stop", "sandbox", s->id, "error",
+                  s->failure.text, NULL);
+    if (s->destroys)
+        written(s, NULL);
+    else
+        atoll_engine_stop(s->call->engine, s->id, ATOLL_VERCEL_WHO, ATOLL_STOP_WRITTEN, written, s);
+}
+
 static void snapshotted(void *arg, const struct atoll_template_view *view,
                         const struct atoll_snapshot_facts *facts ATOLL_UNUSED,
                         const struct atoll_error *error)
@@ -56,19 +80,16 @@ static void snapshotted(void *arg, const struct atoll_template_view *view,
     struct stopping *s = arg;
     struct atoll_error failure;
 
-    if (!error) {
-        atoll_vercel_snapshot_of(view, &s->snapshot);
-        s->made = true;
-        if (note(s, "snapshottedAt", &failure) < 0)
-            error = &failure;
-        else
-            atoll_vercel_snapshots_trim(s->call->engine, s->id, s->keep);
-    } else if (s->automatic) {
-        /* The session has ended and its disk is there, so the stop succeeded. */
-        atoll_log(ATOLL_LOG_WARN, "no snapshot at the stop", "sandbox", s->id, "error", error->text,
-                  NULL);
-        error = NULL;
+    if (error) {
+        write_disk(s, error);
+        return;
     }
+    atoll_vercel_snapshot_of(view, &s->snapshot);
+    s->made = true;
+    if (note(s, "snapshottedAt", &failure) < 0)
+        error = &failure;
+    else
+        atoll_vercel_snapshots_trim(s->call->engine, s->id, s->keep);
     atoll_steps_done(&s->steps, error);
 }
 
@@ -115,7 +136,9 @@ static void end_run(void *arg)
         view_last(s);
         atoll_engine_destroy(s->call->engine, s->id, ATOLL_VERCEL_WHO, atoll_steps_done, &s->steps);
     } else {
-        atoll_engine_stop(s->call->engine, s->id, ATOLL_VERCEL_WHO, atoll_steps_done, &s->steps);
+        /* The snapshot writes the disk. If there is none, the next run does not use what it has. */
+        atoll_engine_stop(s->call->engine, s->id, ATOLL_VERCEL_WHO, ATOLL_STOP_UNWRITTEN,
+                          atoll_steps_done, &s->steps);
     }
 }
 

@@ -87,7 +87,7 @@ static void suspend(struct atoll_sandbox *s, enum atoll_over why)
                            s->options.lifetime.at_deadline == ATOLL_DEADLINE_PAUSE, overs[why].who,
                            on_suspended, a);
     else
-        atoll_engine_stop(s->engine, a->id, overs[why].who, on_suspended, a);
+        atoll_engine_stop(s->engine, a->id, overs[why].who, ATOLL_STOP_WRITTEN, on_suspended, a);
 }
 
 static bool is_kept(const struct atoll_sandbox *s, enum atoll_over why)

@@ -12,6 +12,18 @@
  * dies in between, the next one can only stop or start it.
  */
 
+static void on_halted(void *arg, const struct atoll_error *error);
+
+static void take_down(struct atoll_sandbox *s)
+{
+    s->removing = true;
+    s->spec.unwritten = s->stop_disk == ATOLL_STOP_UNWRITTEN;
+    if (s->remains)
+        s->provider->ops->stop(s->provider, &s->spec, on_halted, s);
+    else
+        on_halted(s, NULL);
+}
+
 static void on_halted(void *arg, const struct atoll_error *error)
 {
     struct atoll_sandbox *s = arg; /* not freed before this callback */
@@ -22,7 +34,12 @@ static void on_halted(void *arg, const struct atoll_error *error)
         atoll_sandbox_remove_remains(s);
         return;
     }
-    s->remains = true; /* its disk */
+    s->remains = true;                                                       /* its disk */
+    if (!error && s->spec.unwritten && s->stop_disk == ATOLL_STOP_WRITTEN) { /* likewise */
+        take_down(s);
+        return;
+    }
+    s->stop_disk = ATOLL_STOP_WRITTEN;
     if (error) {
         atoll_log(ATOLL_LOG_ERROR, "sandbox cannot be stopped", "sandbox", s->spec.id, "error",
                   error->text, NULL);
@@ -51,18 +68,18 @@ void atoll_sandbox_halt(struct atoll_sandbox *s, enum atoll_end_kind kind, const
     atoll_network_detach(s);
     atoll_exec_end_all(s, kind, who);
     atoll_sandbox_drop_agent(s, "the sandbox is being stopped");
-    if (s->remains)
-        s->provider->ops->stop(s->provider, &s->spec, on_halted, s);
-    else
-        on_halted(s, NULL);
+    take_down(s);
 }
 
-void atoll_sandbox_stop(struct atoll_sandbox *s, const char *who, atoll_done_fn *done, void *arg)
+void atoll_sandbox_stop(struct atoll_sandbox *s, const char *who, enum atoll_stop_disk disk,
+                        atoll_done_fn *done, void *arg)
 {
-    if (s->phase == ATOLL_PHASE_STOPPED) {
+    if (s->phase == ATOLL_PHASE_STOPPED && (!s->spec.unwritten || disk == ATOLL_STOP_UNWRITTEN)) {
         done(arg, NULL);
         return;
     }
+    if (atoll_list_empty(&s->stoppers) || disk == ATOLL_STOP_WRITTEN)
+        s->stop_disk = disk;
     atoll_waiters_add(&s->stoppers, done, arg);
     /* A sandbox that is being started is stopped as soon as it runs, and one of which a snapshot is
      * made after that. */
@@ -72,7 +89,7 @@ void atoll_sandbox_stop(struct atoll_sandbox *s, const char *who, atoll_done_fn 
 }
 
 void atoll_engine_stop(struct atoll_engine *engine, const char *id, const char *who,
-                       atoll_done_fn *done, void *arg)
+                       enum atoll_stop_disk disk, atoll_done_fn *done, void *arg)
 {
     struct atoll_sandbox *s = atoll_engine_find(engine, id);
     struct atoll_sandbox *running;
@@ -90,7 +107,7 @@ void atoll_engine_stop(struct atoll_engine *engine, const char *id, const char *
     if (r < 0)
         done(arg, &err);
     else
-        atoll_sandbox_stop(s, who, done, arg);
+        atoll_sandbox_stop(s, who, disk, done, arg);
 }
 
 /* Starting again. */
@@ -130,7 +147,7 @@ static void on_started(void *arg, int agent_fd, uint64_t boot_us, const struct a
     struct atoll_sandbox *s = arg; /* not freed before this callback, as during a create */
     struct atoll_error err;
 
-    s->spec.resume_disk = false;
+    s->spec.resume_disk = s->spec.unwritten = false;
     if (s->phase == ATOLL_PHASE_DESTROYING) { /* meanwhile */
         if (agent_fd >= 0)
             atoll_engine_discard(s->engine, s->spec.id, agent_fd);

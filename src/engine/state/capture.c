@@ -118,6 +118,8 @@ static void end(struct capture *c, struct atoll_version *v,
                              (double)facts->frozen_us / 1e6);
     }
     atoll_list_remove(&c->node);
+    if (s && !error && s->phase == ATOLL_PHASE_STOPPED)
+        s->spec.unwritten = false;
     if (s)
         release_sandbox(s);
     facts = facts ? facts : &unknown;

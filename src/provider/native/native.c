@@ -189,7 +189,7 @@ static void destroy(struct atoll_provider *p, const struct atoll_spec *spec,
 static void stop(struct atoll_provider *p, const struct atoll_spec *spec,
                  atoll_provider_done_fn *done, void *arg)
 {
-    struct atoll_sm_remove msg = {.id = spec->id, .keep_disk = 1};
+    struct atoll_sm_remove msg = {.id = spec->id, .keep_disk = 1, .unwritten = spec->unwritten};
 
     atoll_native_drop_sockets(atoll_native_of(p), spec->id);
     ask_plain(atoll_native_of(p), ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &msg, "", done, arg);

@@ -65,5 +65,6 @@ void atoll_rest_sandbox_resume(struct atoll_api_call *call, const uint8_t *body 
 void atoll_rest_sandbox_stop(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                              size_t n ATOLL_UNUSED)
 {
-    atoll_engine_stop(call->engine, call->params.id, ATOLL_REST_WHO, changed, call);
+    atoll_engine_stop(call->engine, call->params.id, ATOLL_REST_WHO, ATOLL_STOP_WRITTEN, changed,
+                      call);
 }
