@@ -26,7 +26,10 @@ def facts(root, times="ns", skip=()):
             short = os.path.relpath(path, root)
             if os.fsdecode(short) in skip:
                 continue
-            info = os.lstat(path)
+            try:
+                info = os.lstat(path)
+            except FileNotFoundError:
+                continue  # a whiteout in a directory of one layer: overlayfs lists its name
             kind = stat.S_IFMT(info.st_mode)
             same = first.setdefault(info.st_ino, short) if kind != stat.S_IFDIR else short
             content = hashlib.sha256(Path(os.fsdecode(path)).read_bytes()).hexdigest() \

@@ -102,6 +102,7 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     atoll_list_init(&engine->compares);
     atoll_list_init(&engine->diffs);
     atoll_list_init(&engine->histories);
+    atoll_list_init(&engine->undos);
     atoll_list_init(&engine->merges);
     atoll_list_init(&engine->tries);
     atoll_list_init(&engine->unpacks);
@@ -159,6 +160,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     atoll_volumes_done(engine);
     atoll_diffs_done(engine);
     atoll_histories_done(engine);
+    atoll_undos_done(engine);
     atoll_merges_done(engine);
     atoll_tries_done(engine);
     engine->images = atoll_images_free(engine->images);

@@ -132,8 +132,9 @@ struct atoll_engine {
     struct atoll_list builds;          /* of struct atoll_build; build.c */
     struct atoll_list captures;        /* of struct capture; state/capture.c */
     struct atoll_list volumes;         /* of struct opened; volume/opened.c */
-    struct atoll_list compares, diffs, histories, merges, tries; /* requests in progress; state/ */
-    struct atoll_makes *makes;                                   /* owned, or NULL; build/ */
+    struct atoll_list compares, diffs, histories, merges, tries,
+        undos;                 /* requests in progress; state/ */
+    struct atoll_makes *makes; /* owned, or NULL; build/ */
     struct atoll_template_tables template_tables;
     struct atoll_list unpacks;      /* of struct atoll_unpack; unpack.c */
     struct atoll_list unpack_queue; /* those that wait */

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "unpack/sbom.h"
 #include "unpack/settle.h"
+#include "unpack/squash.h"
 #include "unpack/unpack.h"
 
 #define EXIT_ARCHIVE 1
@@ -30,7 +31,8 @@ static const char usage_text[] =
     "       atoll-unpack pack [--compress none|gzip|zstd] [--level N] [--plain]\n"
     "                    [--output FILE] DIR\n"
     "       atoll-unpack sbom [--name NAME] [--output FILE] DIR...\n"
-    "       atoll-unpack settle OUT DIR...\n";
+    "       atoll-unpack settle OUT DIR...\n"
+    "       atoll-unpack squash [--max-bytes N] [--max-files N] OUT DIR...\n";
 
 static int usage(void)
 {
@@ -237,6 +239,32 @@ static int run_settle(int argc, char **argv)
     return fflush(stdout) == 0 ? 0 : EXIT_OTHER;
 }
 
+static int run_squash(int argc, char **argv)
+{
+    static const struct option options[] = {{"max-bytes", required_argument, NULL, 'b'},
+                                            {"max-files", required_argument, NULL, 'f'},
+                                            {NULL, 0, NULL, 0}};
+    struct atoll_squash_options o = {.max_bytes = ATOLL_UNPACK_MAX_BYTES,
+                                     .max_files = ATOLL_UNPACK_MAX_FILES};
+    struct atoll_squash_result made;
+    struct atoll_error err;
+    int option, out;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
+        if (option == '?' ||
+            atoll_text_u64(optarg, 0, INT64_MAX, option == 'b' ? &o.max_bytes : &o.max_files) < 0)
+            return usage();
+    if (argc < optind + 2)
+        return usage();
+    out = open_directory(argv[optind], &err);
+    if (out < 0 ||
+        atoll_squash(argv + optind + 1, (size_t)(argc - optind) - 1, out, &o, &made, &err) < 0)
+        return report(STDOUT_FILENO, &err);
+    (void)printf("{\"bytes\":%llu,\"files\":%llu}\n", (unsigned long long)made.bytes,
+                 (unsigned long long)made.files);
+    return fflush(stdout) == 0 ? 0 : EXIT_OTHER;
+}
+
 int main(int argc, char **argv)
 {
     atoll_fd_raise_limit(); /* a deep tree has many open */
@@ -246,5 +274,7 @@ int main(int argc, char **argv)
         return run_sbom(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "settle") == 0)
         return run_settle(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "squash") == 0)
+        return run_squash(argc - 1, argv + 1);
     return run_unpack(argc, argv);
 }

@@ -10,11 +10,11 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 #include "base/fd.h"
+#include "unpack/attributes.h"
 #include "unpack/tree_write.h"
 
 #define OPAQUE_NAME "user.overlay.opaque"
 #define NAMES_MAX ((size_t)64 * 1024)
-#define VALUE_MAX ((size_t)64 * 1024)
 #define DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 struct settle {
@@ -23,7 +23,7 @@ struct settle {
     int out;      /* borrowed */
     char **paths; /* owned, each too: directories of `out`, parents first */
     size_t path_count, path_room;
-    char names[NAMES_MAX], value[VALUE_MAX];
+    char names[NAMES_MAX];
 };
 
 static bool has_mark(int fd, const char *name)
@@ -176,37 +176,6 @@ static int search(struct settle *s, char *dir, struct atoll_error *err)
     return r;
 }
 
-static int copy_attributes(struct settle *s, int from, int to)
-{
-    ssize_t n = flistxattr(from, s->names, sizeof(s->names));
-    int r = n < 0 && errno != EOPNOTSUPP ? -errno : 0;
-
-    for (ssize_t i = 0; r == 0 && i < n; i += (ssize_t)strlen(s->names + i) + 1) {
-        const char *name = s->names + i;
-        ssize_t len =
-            atoll_tree_is_kept_xattr(name) ? fgetxattr(from, name, s->value, sizeof(s->value)) : -1;
-
-        if (len >= 0 && fsetxattr(to, name, s->value, (size_t)len, 0) < 0)
-            r = -errno;
-    }
-    return r;
-}
-
-static int copy_all(struct settle *s, int from, int to)
-{
-    struct timespec times[2];
-    struct stat st;
-    int r;
-
-    if (fstat(from, &st) < 0 || fchown(to, st.st_uid, st.st_gid) < 0)
-        return -errno;
-    times[0] = times[1] = st.st_mtim;
-    r = copy_attributes(s, from, to);
-    if (r == 0 && (fchmod(to, st.st_mode & 07777) < 0 || futimens(to, times) < 0))
-        r = -errno;
-    return r;
-}
-
 /* Gives the directories of the result their attributes: last, because their times change before. */
 static int finish(struct settle *s, struct atoll_error *err)
 {
@@ -219,7 +188,7 @@ static int finish(struct settle *s, struct atoll_error *err)
 
         if (from < 0)
             return from == -ENOENT ? atoll_fail_errno(err, EIO, "find %.200s", s->paths[i]) : from;
-        r = to < 0 ? -errno : copy_all(s, from, to);
+        r = to < 0 ? -errno : atoll_attributes_copy(from, to);
         (void)close(from);
         if (r < 0)
             return atoll_tree_failed(err, -r, s->paths[i], "set the attributes of");

@@ -23,6 +23,9 @@
  *     --output FILE      instead of stdout
  *   atoll-unpack settle OUT DIR…            makes a layer in the directory OUT, to be put on the stack
  *                                           of the layers DIR…, bottom first: see unpack/settle.h
+ *   atoll-unpack squash [OPTION…] OUT DIR…  makes one layer of the layers DIR…, bottom first, in the
+ *                                           directory OUT: see unpack/squash.h
+ *     --max-bytes N, --max-files N          as above
  *
  * Archives are tar (ustar, pax, GNU), as they are or by gzip (also several members), zstd, xz, bzip2. In a
  * layer .wh.X becomes a character device 0:0 named X, and .wh..wh..opq the attribute
@@ -46,6 +49,8 @@
  * resource_exhausted: a limit, or no room on the disk; internal). TEXT is for the client.
  * Last line of settle: {"bytes":0,"files":N}
  *     files: directories of OUT
+ * Last line of squash: {"bytes":N,"files":N}
+ *     as of unpack
  * Last line of pack: {"digest":"sha256:HEX","bytes":N,"diffId":"sha256:HEX","tarBytes":N,"files":N}
  *     digest, bytes: of what was written; diffId, tarBytes: before compression
  * The same tree always gives the same bytes of tar (entries sorted, pax only where needed, no access times).

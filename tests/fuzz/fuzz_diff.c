@@ -1,6 +1,6 @@
 /*
  * atoll-diff and what the daemon reads of it. The first byte says what the others are: a script that makes
- * trees of layers, which are compared and merged; a stream of changes to carry out; three texts to join; what
+ * trees of layers, which are compared, merged and squashed; a stream of changes to carry out; three texts to join; what
  * atoll-diff printed.
  */
 #include <errno.h>
@@ -24,6 +24,7 @@
 #include "engine/state/changes.h"
 #include "fuzz.h"
 #include "sys/tree.h"
+#include "unpack/squash.h"
 
 #define OPS_MAX 48
 #define OUTPUT_MAX ((size_t)4 << 20)
@@ -299,6 +300,31 @@ static void try_json(int fd)
     (void)close(fd);
 }
 
+/* Layers that have become one show on a tree what they showed before. */
+static void try_squash(const struct place *p)
+{
+    const struct atoll_squash_options limits = {.max_bytes = 1 << 20, .max_files = 1000};
+    struct atoll_squash_result made;
+    struct atoll_diff_view several, one;
+    char paths[3][48], *dirs[3];
+    struct atoll_error err;
+    int out;
+
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(paths[i], sizeof(paths[i]), "%s/%d", p->path, i + 1);
+        dirs[i] = paths[i];
+    }
+    FUZZ_CHECK(mkdirat(p->fd, "s", 0755) == 0);
+    out = openat(p->fd, "s", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    FUZZ_CHECK(out >= 0 && atoll_squash(dirs, 3, out, &limits, &made, &err) == 0);
+    view_open(&several, p, "3210");
+    view_open(&one, p, "s0");
+    FUZZ_CHECK(is_same(&several, &one));
+    atoll_diff_view_close(&several);
+    atoll_diff_view_close(&one);
+    (void)close(out);
+}
+
 static void try_trees(const uint8_t *data, size_t size)
 {
     struct script s = {data, data + size};
@@ -314,6 +340,7 @@ static void try_trees(const uint8_t *data, size_t size)
     view_open(&b, &p, "210");
     view_open(&c, &p, "30");
     FUZZ_CHECK(is_same(&b, &b));
+    try_squash(&p);
     compare(&a, &b, there);
     compare(&b, &a, back);
     FUZZ_CHECK(there[ATOLL_DIFF_CHANGE_ADDED] == back[ATOLL_DIFF_CHANGE_REMOVED] &&

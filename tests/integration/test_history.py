@@ -1,7 +1,11 @@
 """Checkpoints of commands: history, undo, blame, and what kill -9 leaves of them."""
 
+import contextlib
 import os
+import sqlite3
 import subprocess
+import threading
+import time
 
 import pytest
 
@@ -10,6 +14,8 @@ from conftest import BUILD
 from daemons import wait_until
 from resting import kill_daemon, mortal_daemon
 from test_state import layers, need_snapshots
+
+FULL = os.environ.get("ATOLL_FAULTS") == "all"
 
 
 @pytest.fixture(scope="module")
@@ -140,20 +146,61 @@ def test_kill_9_keeps_the_history(mortal, box):
     assert box.out("cat a") == "one"
 
 
-def test_undo_again_and_again(box):
-    for i in range(6):
-        box.out(f"echo {i} > a; echo {i} > keep{i}")
-        box.out("rm -f a")
+def own_layers(daemon, box):
+    with contextlib.closing(sqlite3.connect(daemon.state / "atoll.db")) as db:
+        return len(db.execute("SELECT layers FROM sandboxes WHERE id = ?", (box.id,)).fetchone()[0].split()) - 1
+
+
+def test_undo_again_and_again(mortal, box):
+    """Each of these undos goes back to a checkpoint that was made after another one. In full runs there are more than
+    a stack may have layers."""
+    deepest = 0
+    for i in range(300 if FULL else 24):
+        box.out(f"mkdir -p d; echo {i} > a; echo {i} > keep{i}; rm -rf keep{i - 3} d; mkdir d; echo {i} > d/f{i}")
+        box.out("rm -rf a d keep*")
         undo(box)
-        assert box.out("cat a") == str(i)
-    assert box.out("ls") == "\n".join(["a", *[f"keep{i}" for i in range(6)]])
+        assert box.out("cat a; ls d") == f"{i}\nf{i}"
+        deepest = max(deepest, own_layers(mortal, box))
+    assert deepest == 8
+    assert box.out("ls") == "\n".join(["a", "d", f"keep{i - 2}", f"keep{i - 1}", f"keep{i}"])
+    found = history(box)
+    assert counts(found[2])[:3] == (2, 1, 2)
+    assert all(one.get("changes") for one in found if one["before"] and one["after"])
+
+
+def test_kill_9_while_layers_become_one(mortal, box):
+    """The files are those of before the undo or after it, and no layer is left (see `box`)."""
+    def ask():
+        with contextlib.suppress(Exception):  # it gets no answer, or one in time
+            box.post("undo", {})
+
+    def change(text):
+        box.out(f"echo {text} > a; echo kept > b")
+        box.out("rm a")
+
+    for i in range(9):
+        change(i)
+        undo(box)
+    for number, delay in enumerate((0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.1, 0.2) if FULL else (0.01, 0.04)):
+        change(f"again {number}")
+        asked = threading.Thread(target=ask)
+        asked.start()
+        time.sleep(delay)
+        kill_daemon(mortal)
+        asked.join()
+        mortal.start()
+        wait_until(lambda: box.view["state"] == "running", 30, lambda: box.view)
+        assert box.out("cat a 2>/dev/null || echo gone; cat b") in (f"again {number}\nkept", "gone\nkept")
+    change("last")
+    undo(box)
+    assert box.out("cat a b") == "last\nkept"
 
 
 def test_undone_commands_add_no_layers(mortal, box):
     """The checkpoint that an undo goes back to is that before the next command. In full runs there are more undos than
     a stack may have layers."""
     box.out("echo kept > a")
-    for i in range(140 if os.environ.get("ATOLL_FAULTS") == "all" else 20):
+    for i in range(140 if FULL else 20):
         box.out(f"echo {i} > a")
         undo(box)
     wait_until(lambda: len(layers(mortal)) <= 2, 30, lambda: layers(mortal))

@@ -79,6 +79,9 @@ void atoll_checkpoints_restored(struct atoll_sandbox *sandbox, uint64_t bytes);
 void atoll_restore_stack(struct atoll_sandbox *sandbox, const char *stack, const char *who,
                          atoll_done_fn *done, void *arg);
 
+/* history.c: a sandbox that has checkpoints. NOT_FOUND, FAILED_PRECONDITION. */
+int atoll_history_find(struct atoll_engine *engine, const char *sandbox_id,
+                       struct atoll_sandbox **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_checkpoint *atoll_checkpoint_find(struct atoll_sandbox *sandbox, uint64_t number);
 /* The stack after command `number`; 0: before the first one. NULL: it is not kept. */
 const char *atoll_checkpoint_stack(struct atoll_sandbox *sandbox, uint64_t number);

@@ -49,8 +49,8 @@ static struct atoll_command_view view_of(const struct atoll_checkpoint *p)
                                        .bytes = p->bytes};
 }
 
-static int find(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
-                struct atoll_error *err)
+int atoll_history_find(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
+                       struct atoll_error *err)
 {
     struct atoll_sandbox *s = atoll_engine_find(engine, id);
 
@@ -159,7 +159,7 @@ static void count_next(struct asking *a)
     struct atoll_checkpoint *p;
     struct atoll_error err;
 
-    if (find(a->engine, a->sandbox_id, &s, &err) < 0) {
+    if (atoll_history_find(a->engine, a->sandbox_id, &s, &err) < 0) {
         fail(a, &err);
         return;
     }
@@ -188,7 +188,7 @@ void atoll_commands_history(struct atoll_engine *engine, const char *sandbox_id,
     struct atoll_error err;
     struct asking *a;
 
-    if (find(engine, sandbox_id, &s, &err) < 0) {
+    if (atoll_history_find(engine, sandbox_id, &s, &err) < 0) {
         done(arg, NULL, 0, &err);
         return;
     }
@@ -229,7 +229,7 @@ static void blame_next(struct asking *a)
     struct atoll_checkpoint *p;
     struct atoll_error err;
 
-    if (find(a->engine, a->sandbox_id, &s, &err) < 0) {
+    if (atoll_history_find(a->engine, a->sandbox_id, &s, &err) < 0) {
         fail(a, &err);
         return;
     }
@@ -253,7 +253,7 @@ void atoll_engine_blame(struct atoll_engine *engine, const char *sandbox_id, con
     struct atoll_error err;
     struct asking *a;
 
-    if (find(engine, sandbox_id, &s, &err) < 0) {
+    if (atoll_history_find(engine, sandbox_id, &s, &err) < 0) {
         done(arg, NULL, NULL, &err);
         return;
     }
@@ -263,100 +263,6 @@ void atoll_engine_blame(struct atoll_engine *engine, const char *sandbox_id, con
     if (!a->path)
         abort(); /* the daemon is crash-only */
     blame_next(a);
-}
-
-/* Undo. */
-
-struct undoing {
-    struct atoll_engine *engine;
-    char sandbox_id[ATOLL_ID_LEN + 1];
-    uint64_t from;  /* number of the first command that is undone */
-    uint64_t bytes; /* of the checkpoint before it */
-    atoll_undo_fn *done;
-    void *arg;
-};
-
-static void on_restored(void *arg, const struct atoll_error *error)
-{
-    struct undoing *u = arg;
-    struct atoll_sandbox *s = atoll_engine_find(u->engine, u->sandbox_id);
-    struct atoll_error err;
-
-    if (!error && s && s->checkpoints && atoll_checkpoints_drop(s, u->from, &err) < 0)
-        error = &err;
-    if (!error && s && s->checkpoints)
-        atoll_checkpoints_restored(s, u->bytes);
-    atoll_metric_add(ATOLL_METRIC_UNDOS, ATOLL_LABELS(error ? "failed" : "done"), 1);
-    u->done(u->arg, u->from - 1, error);
-    free(u);
-}
-
-static int check_idle(const struct atoll_sandbox *s, bool force, struct atoll_error *err)
-{
-    size_t running = 0;
-
-    if (s->snapping || s->checkpoints->is_capturing)
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
-                          "a checkpoint or snapshot of sandbox %s is being made", s->spec.id);
-    ATOLL_LIST_FOREACH (&s->exec_list, node)
-        running += !ATOLL_CONTAINER_OF(node, struct atoll_exec, node)->ended;
-    if (running == 0 || force)
-        return 0;
-    return atoll_fail(
-        err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
-        "%zu commands run in sandbox %s; with \"force\": true (--force) they are ended", running,
-        s->spec.id);
-}
-
-/* The count-th command from the end, and the files before it. */
-static int find_target(struct atoll_sandbox *s, uint32_t count, struct atoll_checkpoint **ret,
-                       const struct atoll_kept **ret_files, struct atoll_error *err)
-{
-    struct atoll_list *node = &s->checkpoints->commands;
-    const struct atoll_checkpoint *earlier;
-    struct atoll_checkpoint *p;
-
-    if (count > s->checkpoints->count)
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ERANGE,
-                          "sandbox %s has a history of %zu commands", s->spec.id,
-                          s->checkpoints->count);
-    while (count-- > 0)
-        node = node->prev;
-    p = *ret = ATOLL_CONTAINER_OF(node, struct atoll_checkpoint, node);
-    earlier = atoll_checkpoint_find(s, p->number - 1);
-    *ret_files = p->before.stack || !earlier ? &p->before : &earlier->after;
-    if ((*ret_files)->stack)
-        return 0;
-    return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
-                      "the files before command %llu are not kept any more; see the history",
-                      (unsigned long long)p->number);
-}
-
-void atoll_engine_undo(struct atoll_engine *engine, const char *sandbox_id, uint32_t count,
-                       bool force, atoll_undo_fn *done, void *arg)
-{
-    struct atoll_sandbox *s, *running;
-    struct atoll_checkpoint *p = NULL;
-    const struct atoll_kept *files = NULL;
-    struct undoing *u;
-    struct atoll_error err;
-    int r = find(engine, sandbox_id, &s, &err);
-
-    if (r == 0)
-        r = atoll_engine_running(engine, sandbox_id, &running, &err);
-    if (r == 0)
-        r = check_idle(s, force, &err);
-    if (r == 0)
-        r = find_target(s, count, &p, &files, &err);
-    if (r < 0) {
-        done(arg, 0, &err);
-        return;
-    }
-    u = atoll_alloc(sizeof(*u));
-    *u = (struct undoing){
-        .engine = engine, .from = p->number, .bytes = files->bytes, .done = done, .arg = arg};
-    memcpy(u->sandbox_id, s->spec.id, sizeof(u->sandbox_id));
-    atoll_restore_stack(s, files->stack, "undo", on_restored, u);
 }
 
 void atoll_histories_done(struct atoll_engine *engine)

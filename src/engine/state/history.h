@@ -36,4 +36,6 @@ void atoll_engine_blame(struct atoll_engine *engine, const char *sandbox_id, con
 typedef void atoll_undo_fn(void *arg, uint64_t number, const struct atoll_error *error);
 void atoll_engine_undo(struct atoll_engine *engine, const char *sandbox_id, uint32_t count,
                        bool force, atoll_undo_fn *done, void *arg);
+/* Free what is in progress without callbacks, when the engine is freed. */
 void atoll_histories_done(struct atoll_engine *engine);
+void atoll_undos_done(struct atoll_engine *engine);

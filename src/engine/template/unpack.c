@@ -27,6 +27,8 @@ struct atoll_unpack {
     bool running;           /* counted in engine->unpacking */
     struct atoll_unpack_request request;
     char *stack;                       /* owned; NULL: an archive is unpacked */
+    const char *verb;                  /* of atoll-unpack, for the stack; static */
+    bool bounded;                      /* it has --max-bytes */
     char layer[72], expected[72];      /* expected: the diff id, "": any */
     char sandbox_id[ATOLL_ID_LEN + 1]; /* "" while no sandbox exists */
     char exec_id[17];
@@ -156,6 +158,11 @@ static void take_result(struct atoll_unpack *u, const json_t *object)
     u->implied = (uint64_t)json_integer_value(json_object_get(object, "implied"));
 }
 
+static const char *failure_of(const struct atoll_unpack *u)
+{
+    return u->stack ? "the layers could not be read" : "the archive could not be unpacked";
+}
+
 static void take_line(struct atoll_unpack *u, const char *text, size_t n)
 {
     json_t *object = atoll_json_load(text, n, JSON_REJECT_DUPLICATES, NULL);
@@ -167,8 +174,8 @@ static void take_line(struct atoll_unpack *u, const char *text, size_t n)
     if (json_object_get(object, "files"))
         take_result(u, object);
     if (error && kind)
-        (void)atoll_fail(&u->refusal, atoll_error_kind_by_name(kind), EINVAL,
-                         "the archive could not be unpacked: %.300s", error);
+        (void)atoll_fail(&u->refusal, atoll_error_kind_by_name(kind), EINVAL, "%s: %.300s",
+                         failure_of(u), error);
     if (note && path && !*u->note)
         (void)snprintf(u->note, sizeof(u->note), "%.100s: %.90s", path, note);
     json_decref(object);
@@ -234,7 +241,7 @@ static int fail_command(const struct atoll_unpack *u, const struct atoll_exec_re
         kind = ATOLL_ERR_UNAVAILABLE;
     else if (result->kind == ATOLL_END_OOM_KILLED)
         kind = ATOLL_ERR_RESOURCE_EXHAUSTED;
-    return atoll_fail(err, kind, EINVAL, "the archive could not be unpacked (%s %d): %s",
+    return atoll_fail(err, kind, EINVAL, "%s (%s %d): %s", failure_of(u),
                       atoll_end_kind_name(result->kind),
                       result->code ? result->code : result->signal, u->said);
 }
@@ -557,15 +564,23 @@ static void start(struct atoll_unpack *u, const char *const *argv)
     atoll_engine_exec(u->engine, u->sandbox_id, &command, on_started, u);
 }
 
-static void start_settling(struct atoll_unpack *u)
+static void start_on_stack(struct atoll_unpack *u)
 {
-    const char *argv[ATOLL_LAYERS_MAX + 4] = {ATOLL_UNPACK_PROGRAM, "settle", TREE};
+    const char *argv[ATOLL_LAYERS_MAX + 6] = {ATOLL_UNPACK_PROGRAM, u->verb};
+    char bytes[24];
     char paths[ATOLL_LAYERS_MAX][sizeof(LAYERS) + 4];
     const size_t count = atoll_stack_count(u->stack);
+    size_t n = 2;
 
+    if (u->bounded) {
+        (void)snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)u->request.max_bytes);
+        argv[n++] = "--max-bytes";
+        argv[n++] = bytes;
+    }
+    argv[n++] = TREE;
     for (size_t i = 0; i < count; i++) {
         (void)snprintf(paths[i], sizeof(paths[i]), LAYERS "/%zu", i);
-        argv[3 + i] = paths[i];
+        argv[n++] = paths[i];
     }
     start(u, argv);
 }
@@ -601,7 +616,7 @@ static void on_builder(void *arg, struct atoll_sandbox *s, const struct atoll_er
     if (error)
         refuse(u, error);
     else if (u->stack)
-        start_settling(u);
+        start_on_stack(u);
     else
         start_unpacking(u);
 }
@@ -697,18 +712,36 @@ void atoll_unpack_open(struct atoll_engine *engine, const struct atoll_unpack_re
     admit(u, request);
 }
 
-void atoll_unpack_settle(struct atoll_engine *engine, const char *stack, const char *layer,
-                         atoll_unpacked_fn *done, void *arg)
+static void work_on_stack(struct atoll_engine *engine, const char *verb, const char *stack,
+                          const struct atoll_unpack_request *request, atoll_unpacked_fn *done,
+                          void *arg)
 {
-    const struct atoll_unpack_request request = {.layer = layer};
     struct atoll_unpack *u = unpack_new(engine);
 
+    u->verb = verb;
+    u->bounded = request->max_bytes > 0;
     u->stack = strdup(stack);
     if (!u->stack)
         abort();
     u->done = done;
     u->done_arg = arg;
-    admit(u, &request);
+    admit(u, request);
+}
+
+void atoll_unpack_settle(struct atoll_engine *engine, const char *stack, const char *layer,
+                         atoll_unpacked_fn *done, void *arg)
+{
+    const struct atoll_unpack_request request = {.layer = layer};
+
+    work_on_stack(engine, "settle", stack, &request, done, arg);
+}
+
+void atoll_unpack_squash(struct atoll_engine *engine, const char *layers, uint64_t max_bytes,
+                         atoll_unpacked_fn *done, void *arg)
+{
+    const struct atoll_unpack_request request = {.random = true, .max_bytes = max_bytes};
+
+    work_on_stack(engine, "squash", layers, &request, done, arg);
 }
 
 void atoll_unpacks_done(struct atoll_engine *engine)

@@ -85,6 +85,11 @@ void atoll_unpack_file(struct atoll_engine *engine, const struct atoll_unpack_re
 void atoll_unpack_settle(struct atoll_engine *engine, const char *stack, const char *layer,
                          atoll_unpacked_fn *done, void *arg);
 
+/* Makes one layer of several (unpack/squash.h), with a new name. They are names of layers, bottom first, which the
+ * caller holds; if they have no entries, the layer of the result is "". */
+void atoll_unpack_squash(struct atoll_engine *engine, const char *layers, uint64_t max_bytes,
+                         atoll_unpacked_fn *done, void *arg);
+
 /* Frees what is in progress without callbacks, when the engine is freed. */
 void atoll_unpacks_done(struct atoll_engine *engine);
 void atoll_unpack_files_done(struct atoll_engine *engine); /* a part of it */
