@@ -3,6 +3,7 @@
 #include "api/fields.h"
 #include "api/kit/exec_pump.h"
 #include "api/kit/exit_code.h"
+#include "api/kit/ws_link.h"
 
 /*
  * Shared by the files of the toolbox. Processes of the toolbox are execs of the engine: an id that
@@ -160,26 +161,17 @@ ATOLL_DAYTONA_HANDLER(entrypoint_get);
 ATOLL_DAYTONA_HANDLER(entrypoint_logs); /* toolbox_logs.c */
 
 /*
- * toolbox_ws.c: a WebSocket of the toolbox. Ownership: part of the caller's struct; ws is NULL after the
- * client disconnected.
+ * toolbox_ws.c: WebSockets of the toolbox.
  */
-struct atoll_toolbox_ws {
-    struct atoll_api_session session;
-    struct atoll_ws *ws; /* owned */
-    struct atoll_engine *engine;
-    struct atoll_loop *loop;
-    char sandbox_id[33];
-};
-/* Upgrades the request and ends the call. A subprotocol that the client offers is chosen: clients fail
- * otherwise. drop is called when the daemon shuts down. False: the call has been refused. */
-bool atoll_toolbox_ws_accept(struct atoll_toolbox_ws *w, struct atoll_api_call *call,
+/* Chooses a subprotocol that the client offers: clients fail otherwise. Before the request is upgraded. */
+void atoll_toolbox_ws_choose(struct atoll_http_request *req);
+/* atoll_ws_link_accept() with that subprotocol. */
+bool atoll_toolbox_ws_accept(struct atoll_ws_link *w, struct atoll_api_call *call,
                              const struct atoll_ws_callbacks *callbacks, void *arg,
                              size_t max_message, void (*drop)(struct atoll_api_session *session));
-/* Frees the WebSocket. Safe if it was freed or never opened. */
-void atoll_toolbox_ws_close(struct atoll_toolbox_ws *w);
 /* Sends {"type":TYPE,NAME:VALUE}, and so on: the members of an open object. */
 struct atoll_json_out atoll_toolbox_ws_begin(struct atoll_buf *buf, const char *type);
-void atoll_toolbox_ws_send(struct atoll_toolbox_ws *w, struct atoll_json_out *out);
+void atoll_toolbox_ws_send(struct atoll_ws_link *w, struct atoll_json_out *out);
 /* The value of the offered subprotocol that begins with PREFIX, without it; out holds cap bytes. False:
  * it is not offered, or longer. */
 bool atoll_toolbox_ws_offered(const struct atoll_http_request *req, const char *prefix, char *out,

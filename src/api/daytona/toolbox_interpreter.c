@@ -158,7 +158,7 @@ void atoll_daytona_context_delete(struct atoll_api_call *call, const uint8_t *bo
 /* Executions. */
 
 struct run {
-    struct atoll_toolbox_ws w;
+    struct atoll_ws_link w;
     struct atoll_contexts *contexts;
     struct atoll_execution *execution; /* NULL: none runs */
     struct atoll_timer late;           /* the request does not come */
@@ -176,7 +176,7 @@ static void run_free(struct run *x)
 {
     x->execution = atoll_execution_abandon(x->execution);
     atoll_timer_cancel(&x->late);
-    atoll_toolbox_ws_close(&x->w);
+    atoll_ws_link_close(&x->w);
     atoll_buf_done(&x->out);
     free(x);
 }

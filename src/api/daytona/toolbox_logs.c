@@ -98,7 +98,7 @@ static void reply_logs(struct atoll_api_call *call, struct atoll_exec *relay)
 /* Followed. */
 
 struct following {
-    struct atoll_toolbox_ws w;   /* for a WebSocket, or: */
+    struct atoll_ws_link w;      /* for a WebSocket, or: */
     struct atoll_api_call *call; /* for a response */
     struct atoll_exec_pump pump;
     struct atoll_toolbox_guard guard;
@@ -110,7 +110,7 @@ static void following_free(struct following *f)
 {
     atoll_exec_pump_close(&f->pump);
     atoll_toolbox_guard_close(&f->guard);
-    atoll_toolbox_ws_close(&f->w);
+    atoll_ws_link_close(&f->w);
     atoll_toolbox_mux_done(&f->mux);
     atoll_buf_done(&f->out);
     free(f);

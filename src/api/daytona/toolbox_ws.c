@@ -32,7 +32,7 @@ bool atoll_toolbox_ws_offered(const struct atoll_http_request *req, const char *
     return false;
 }
 
-static void choose_subprotocol(struct atoll_http_request *req)
+void atoll_toolbox_ws_choose(struct atoll_http_request *req)
 {
     char token[TOKEN_MAX], rest[2];
 
@@ -42,34 +42,12 @@ static void choose_subprotocol(struct atoll_http_request *req)
         (void)atoll_http_set_header(req, "Sec-WebSocket-Protocol", token);
 }
 
-bool atoll_toolbox_ws_accept(struct atoll_toolbox_ws *w, struct atoll_api_call *call,
+bool atoll_toolbox_ws_accept(struct atoll_ws_link *w, struct atoll_api_call *call,
                              const struct atoll_ws_callbacks *callbacks, void *arg,
                              size_t max_message, void (*drop)(struct atoll_api_session *session))
 {
-    struct atoll_error error;
-
-    w->engine = call->engine;
-    w->loop = atoll_http_loop(call->req);
-    (void)snprintf(w->sandbox_id, sizeof(w->sandbox_id), "%.32s", call->params.id);
-    choose_subprotocol(call->req);
-    if (atoll_ws_accept(call->req, callbacks, arg, max_message, &w->ws, &error) < 0) {
-        atoll_api_fail(call, &error);
-        return false;
-    }
-    atoll_api_session_add(call->api, &w->session);
-    w->session.drop = drop;
-    call->req = NULL;
-    call->upgraded = true;
-    atoll_api_drop(call);
-    return true;
-}
-
-void atoll_toolbox_ws_close(struct atoll_toolbox_ws *w)
-{
-    if (!w->ws)
-        return;
-    atoll_api_session_remove(&w->session);
-    w->ws = atoll_ws_free(w->ws);
+    atoll_toolbox_ws_choose(call->req);
+    return atoll_ws_link_accept(w, call, callbacks, arg, max_message, drop);
 }
 
 struct atoll_json_out atoll_toolbox_ws_begin(struct atoll_buf *buf, const char *type)
@@ -83,10 +61,8 @@ struct atoll_json_out atoll_toolbox_ws_begin(struct atoll_buf *buf, const char *
     return out;
 }
 
-/* A failed send means that the client has disconnected; on_close follows. */
-void atoll_toolbox_ws_send(struct atoll_toolbox_ws *w, struct atoll_json_out *out)
+void atoll_toolbox_ws_send(struct atoll_ws_link *w, struct atoll_json_out *out)
 {
     atoll_json_close(out, '}');
-    if (w->ws && out->error == 0)
-        (void)!atoll_ws_send(w->ws, false, atoll_buf_head(out->buf), atoll_buf_size(out->buf));
+    atoll_ws_link_send(w, out);
 }
