@@ -42,6 +42,7 @@ def rest(daemon):
     ({"networkMode": "none", "network": {"allow": ["a.test"]}}, "its mode is \"none\""),
     ({"networkMode": "wide"}, 'networkMode must be "none", "isolated" or "bridge" (got "wide")'),
     ({"networkMbps": -1}, "networkMbps must be"),
+    ({"networkMbps": 3, "limits": {"networkMbps": 2}}, "limits.networkMbps differ"),
 ])
 def test_a_bad_policy_is_refused_with_its_position(rest, fields, text):
     for path, more in ("/api/sandboxes", {}), ("/api/sessions", {"environment": "Bash"}):
@@ -86,6 +87,9 @@ def test_a_change_keeps_the_mode(rest):
 
 
 def test_sessions_have_the_same_network(rest):
+    box = rest.post("/api/sandboxes", {"networkMode": "bridge", "limits": {"networkMbps": 2.5}})
+    assert box.status == 201 and box.json["network"]["mbps"] == 3 and "networkMbps" not in box.json["limits"], box.body
+    rest.delete(f"/api/sandboxes/{box.json['id']}")
     made = rest.post("/api/sessions", {"environment": "Bash", "network": {"allow": ["a.test"]},
                                        "limits": {"networkMbps": 2.5}}).json
     assert made["sandbox"]["network"] == {"mode": "bridge", "default": "deny", "transforms": [], "mbps": 3,

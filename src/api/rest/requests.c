@@ -20,6 +20,10 @@ static const struct atoll_field limit_fields[] = {
 #define LIMIT(member, name, unit, least, most) \
     {name, ATOLL_FIELD_##unit, AT(member), least, most, NULL, 0},
 #include "sandbox/limits.def"
+    {"networkMbps", ATOLL_FIELD_CEIL,
+     offsetof(struct atoll_rest_sandbox, limits_mbps) -
+         offsetof(struct atoll_rest_sandbox, options.limits),
+     0, 1e6, NULL, 0},
     {0},
 };
 #undef AT
@@ -145,11 +149,17 @@ const struct atoll_field atoll_rest_exec_fields[] = {
 static int check_network(const struct atoll_rest_sandbox *s, struct atoll_body *body,
                          struct atoll_options *o, struct atoll_error *err)
 {
-    const struct atoll_network_request request = {
-        .mode = s->network_mode, .network = s->network, .mbps = s->network_mbps};
+    const struct atoll_network_request request = {.mode = s->network_mode,
+                                                  .network = s->network,
+                                                  .mbps = s->network_mbps ? s->network_mbps
+                                                                          : s->limits_mbps};
     char *json = NULL;
-    int r = atoll_network_request_check(&request, &o->network, &json, err);
+    int r;
 
+    if (s->limits_mbps && request.mbps != s->limits_mbps)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "networkMbps and limits.networkMbps differ: give one of them");
+    r = atoll_network_request_check(&request, &o->network, &json, err);
     if (json)
         atoll_body_take(body, json);
     o->network_json = json;

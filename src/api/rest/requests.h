@@ -29,7 +29,7 @@ struct atoll_rest_sandbox {
         const char *kind;
     } disk;
     const json_t *metadata, *volumes, *network, *tool_policy;
-    uint32_t network_mbps;
+    uint32_t network_mbps, limits_mbps; /* the same: networkMbps, and that of limits */
     bool has_registry;
     struct atoll_rest_login registry;
     struct atoll_rest_service {

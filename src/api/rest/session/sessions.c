@@ -3,7 +3,6 @@
  * before a handler is called; see api/session_call.c.
  */
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 #include "api/api_internal.h"
 #include "api/idempotency.h"
@@ -125,26 +124,6 @@ static int check_offered(const struct session_fields *f, const char *template_na
     return 0;
 }
 
-#define NETWORK_MBPS_MAX 1000000
-
-/* limits.networkMbps is another name of networkMbps; a part of a megabit counts as one. */
-static int take_network_limit(json_t *root, struct atoll_error *err)
-{
-    json_t *limits = json_object_get(root, "limits");
-    const json_t *limit = json_object_get(limits, "networkMbps");
-    double mbps = json_number_value(limit);
-
-    if (!limit || json_is_null(limit))
-        return 0;
-    if (!json_is_number(limit) || !(mbps >= 0) || mbps > NETWORK_MBPS_MAX)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "limits.networkMbps must be a number between 0 and %d", NETWORK_MBPS_MAX);
-    if (!json_object_get(root, "networkMbps"))
-        (void)json_object_set_new(root, "networkMbps", json_integer((json_int_t)ceil(mbps)));
-    (void)json_object_del(limits, "networkMbps");
-    return 0;
-}
-
 #define AGENT_CONFIG_MAX ((size_t)64 * 1024)
 
 /* Any object: it is the client's, and kept as it is. */
@@ -173,8 +152,6 @@ static int parse_create(struct create *c, const uint8_t *bytes, size_t n, struct
     struct atoll_rest_session_files files = {0};
     int r = atoll_body_parse(&c->body, bytes, n, err);
 
-    if (r == 0)
-        r = take_network_limit(c->body.root, err);
     if (r == 0)
         r = atoll_fields_decode(&c->body, c->body.root, "", sets, ATOLL_ARRAY_LEN(sets), err);
     if (r == 0)
