@@ -77,6 +77,8 @@ static const struct atoll_yaml_field output[] = {
     {"inputTokens", ATOLL_YAML_STRING, false, 1, 200, NULL},
     {"outputTokens", ATOLL_YAML_STRING, false, 1, 200, NULL},
     {"costUsd", ATOLL_YAML_STRING, false, 1, 200, NULL},
+    {"outputPart", ATOLL_YAML_STRING, false, 1, 200, NULL},
+    {"outputEnds", ATOLL_YAML_BOOL, false, 0, 0, NULL},
     {0},
 };
 

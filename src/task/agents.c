@@ -15,6 +15,9 @@
 #define ARGS_MAX 256
 #define ARG_MAX_BYTES ((size_t)256 * 1024)
 #define VARIABLES_MAX 256
+#define PARTS_MAX \
+    ((size_t)256 * 1024) /* of an output that comes in parts: what is longer begins anew */
+#define OUTPUT_ENDED "_output_ended" /* fact: the next part begins another output */
 
 static const char *request_text(const json_t *request, const char *name)
 {
@@ -290,6 +293,26 @@ static void add_number(struct atoll_task *task, const char *name, double value, 
                               whole && sum < 9e15 ? json_integer((json_int_t)sum) : json_real(sum));
 }
 
+/* A text that comes in parts: what follows a line with outputEnds is another one. */
+static void add_part(struct atoll_task *task, const json_t *rule, const json_t *line)
+{
+    const char *path = json_string_value(json_object_get(rule, "outputPart"));
+    const char *part = path ? json_string_value(value_at(line, path)) : NULL;
+    const char *before = atoll_task_fact(task, "output");
+    json_t *whole;
+
+    if (part &&
+        (json_object_get(task->facts, OUTPUT_ENDED) || strlen(before) + strlen(part) > PARTS_MAX))
+        before = "";
+    whole = part ? json_sprintf("%s%s", before, part) : NULL;
+    if (whole) {
+        (void)json_object_del(task->facts, OUTPUT_ENDED);
+        atoll_task_note(task, "output", whole);
+    }
+    if (json_is_true(json_object_get(rule, "outputEnds")))
+        atoll_task_note(task, OUTPUT_ENDED, json_true());
+}
+
 /* A rule: {match: {type: result}, output: result, error: …, session: session_id, inputTokens: usage/…}. */
 static void apply(struct atoll_task *task, const json_t *rule, const json_t *line)
 {
@@ -310,6 +333,7 @@ static void apply(struct atoll_task *task, const json_t *rule, const json_t *lin
         if (json_is_string(value))
             atoll_task_note(task, texts[i][1], json_copy((json_t *)(uintptr_t)value));
     }
+    add_part(task, rule, line);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(numbers); i++) {
         const char *path = json_string_value(json_object_get(rule, numbers[i].rule));
         const json_t *value = path ? value_at(line, path) : NULL;

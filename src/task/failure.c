@@ -76,13 +76,20 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Numbers are found as whole numbers only. */
+/* "enotfound" in "ModuleNotFoundError", but not "RateLimit" in "OpenAIRateLimitError". */
+static bool is_inside_word(const char *text, const char *at)
+{
+    return at > text && *at >= 'a' && *at <= 'z' && at[-1] >= 'a' && at[-1] <= 'z';
+}
+
+/* Numbers are found as whole numbers only, words not in the middle of others. */
 static bool contains(const char *text, const char *wanted)
 {
     size_t n = strlen(wanted);
 
     for (const char *at = text; (at = strcasestr(at, wanted)); at++)
-        if (!is_digit(*wanted) || ((at == text || !is_digit(at[-1])) && !is_digit(at[n])))
+        if (is_digit(*wanted) ? (at == text || !is_digit(at[-1])) && !is_digit(at[n])
+                              : !is_inside_word(text, at))
             return true;
     return false;
 }

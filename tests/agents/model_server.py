@@ -1,4 +1,4 @@
-"""A server that stands in for a model: it speaks the wire formats of Anthropic and OpenAI. Its first answer
+"""A server that stands in for a model: it speaks the wire formats of Anthropic, OpenAI and Google. Its first answer
 runs a command, the next one is a text."""
 
 import http.server
@@ -8,7 +8,7 @@ import threading
 COMMAND = "printf 'written by the agent\\n' > note.txt"
 WORDS = "The note is written."
 TEXT = {"text": "written by the agent"}  # for a tool whose name ends with NOTE, instead of the command
-NOTE = "__note"
+NOTE = "note"
 OF_MCP = "mcp__box__Bash"  # Bash of examples/tools/mcp_proxy.py, as the server "box"
 
 
@@ -37,7 +37,15 @@ def anthropic_events(body):
     yield "message_stop", {"type": "message_stop"}
 
 
-def openai_call(tools):
+def openai_call(given):
+    # Servers of tools are namespaces.
+    for space in given:
+        for tool in space.get("tools", [space]):
+            if tool.get("name", "").endswith(NOTE):
+                inside = {"namespace": space["name"]} if space is not tool else {}
+                return {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": tool["name"], **inside,
+                        "arguments": json.dumps(TEXT)}
+    tools = {tool.get("name") for tool in given}
     arguments = {"exec_command": {"cmd": COMMAND}, "shell_command": {"command": COMMAND},
                  "shell": {"command": ["sh", "-c", COMMAND]}}
     name = next((name for name in arguments if name in tools), None)
@@ -48,7 +56,7 @@ def openai_call(tools):
 def openai_events(body):
     """The Responses API."""
     answered = any(item.get("type") == "function_call_output" for item in body["input"])
-    call = None if answered else openai_call({tool.get("name") for tool in body.get("tools", [])})
+    call = None if answered else openai_call(body.get("tools", []))
     item = call or {"type": "message", "id": "msg_1", "role": "assistant",
                     "content": [{"type": "output_text", "text": WORDS}]}
     yield "response.created", {"type": "response.created", "response": {"id": "resp_1"}}
@@ -58,18 +66,46 @@ def openai_events(body):
                                  "response": {"id": "resp_1", "output": [item], "usage": usage}}
 
 
+def gemini_events(body):
+    """generateContent of the Gemini API."""
+    tools = {tool["name"]: tool for part in body.get("tools", []) for tool in part.get("functionDeclarations", [])}
+    answered = any("functionResponse" in part for content in body["contents"] for part in content.get("parts", []))
+    note = next((name for name in tools if name.endswith(NOTE)), None)
+    call = note or next((name for name in tools if name == "run_shell_command"), None)
+    if call and not answered:
+        part = {"functionCall": {"name": call, "args": TEXT if note else {"command": COMMAND}}}
+    else:
+        part = {"text": WORDS}
+    yield None, {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}],
+                 "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}}
+
+
+def chat_events(body):
+    """Chat Completions of OpenAI: aider reads files to edit from the text."""
+    head = {"id": "c_1", "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
+    text = f"note.txt\n```\n{TEXT['text']}\n```\n\n{WORDS}\n"
+    yield None, {**head, "choices": [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}]}
+    yield None, {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    yield None, {**head, "choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
-        self.server.keys.add(self.headers.get("x-api-key") or self.headers.get("Authorization"))
+        self.server.keys.add(self.headers.get("x-api-key") or self.headers.get("x-goog-api-key") or self.headers.get("Authorization"))
         path = self.path.partition("?")[0]
         if path.endswith("/count_tokens"):
             self.answer(json.dumps({"input_tokens": 10}).encode(), "application/json")
             return
-        events = openai_events(body) if path.endswith("/responses") else anthropic_events(body)
-        text = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in events)
+        if path.endswith(":generateContent"):
+            self.answer(json.dumps(next(gemini_events(body))[1]).encode(), "application/json")
+            return
+        kinds = {"responses": openai_events, "messages": anthropic_events, "completions": chat_events}
+        events = kinds.get(path.rpartition("/")[2], gemini_events)(body)
+        text = "".join((f"event: {name}\n" if name else "") + f"data: {json.dumps(data)}\n\n" for name, data in events)
+        text += "data: [DONE]\n\n" if path.endswith("/completions") else ""
         self.answer(text.encode(), "text/event-stream")
 
     def do_GET(self):
@@ -92,10 +128,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class ModelServer:
     """Serves on a listening socket; `keys` are those that clients have sent."""
 
-    def __init__(self, listener):
+    def __init__(self, listener, keys=None):
         self.server = http.server.ThreadingHTTPServer(listener.getsockname()[:2], Handler, False)
         self.server.socket = listener
-        self.server.keys = self.keys = set()
+        self.server.keys = self.keys = set() if keys is None else keys
         self.server.daemon_threads = True
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 

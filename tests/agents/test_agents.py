@@ -1,7 +1,9 @@
-"""Agents of two vendors, from npm, as tasks: clone, run against a stand-in of the model, commit, push."""
+"""Agents of several vendors, from npm, as tasks: clone, run against a stand-in of the model, commit, push."""
 
 import json
 import os
+import ssl
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "conformance")]
 
-from clients import Unavailable, install_packages  # noqa: E402
+from clients import Unavailable, install, install_packages, is_newer  # noqa: E402
 from git_server import PASSWORD, USER, GitServer, git  # noqa: E402
 from model_server import WORDS, ModelServer  # noqa: E402
 from networks import FAR, networked  # noqa: E402
@@ -19,6 +21,7 @@ from rest import Rest  # noqa: E402
 # `make test` has one agent, which is faster to install; `make test-all` has all.
 ONE = os.environ.get("ATOLL_AGENTS") == "one"
 PACKAGES = HERE / "one" if ONE else HERE
+AIDER = HERE.parent.parent / "build" / "agents" / "aider"
 
 GIT_PORT, MODEL_PORT = 8080, 8090
 MODEL = f"http://two.test:{MODEL_PORT}"
@@ -39,7 +42,11 @@ AGENTS = {
               "bearer", {"/home/user/.codex/config.toml": CODEX_CONFIG}),
     "opencode": ("opencode", "opencode-linux-x64/bin/opencode", "ANTHROPIC_API_KEY", "x-api-key",
                  {"/home/user/.config/opencode/opencode.json": OPENCODE_CONFIG}),
+    # It takes no address without TLS: its model is at the usual one, where the key is put into requests outside.
+    "gemini-cli": ("gemini", "@google/gemini-cli", "GEMINI_API_KEY", "outside", {}),
 }
+GOOGLE = "generativelanguage.googleapis.com"
+MODELS = {"opencode": "anthropic/test", "gemini-cli": "gemini-2.5-pro"}
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +60,21 @@ def modules():
 
 @pytest.fixture(scope="module")
 def world():
-    with networked() as daemon:
+    AIDER.mkdir(parents=True, exist_ok=True)
+    with networked(ATOLL_HOST_FOLDERS=f"{AIDER}:ro") as daemon:
         directory = daemon.networks.directory
         (directory / "git").mkdir()
         daemon.git = GitServer(daemon.networks.far.listen(FAR[0], GIT_PORT), directory / "git")
         daemon.git.make("private")
         daemon.model = ModelServer(daemon.networks.far.listen(FAR[1], MODEL_PORT))
+        with (directory / "hosts").open("a") as hosts:
+            hosts.write(f"{FAR[2]} {GOOGLE}\n")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(daemon.networks.authority.certificate(GOOGLE))
+        google = ModelServer(context.wrap_socket(daemon.networks.far.listen(FAR[2], 443), server_side=True), daemon.model.keys)
+        assert Rest(daemon.socket).post("/api/secrets", {"name": "GEMINI_API_KEY", "value": KEY}).status == 201
         yield daemon
+        google.close()
         daemon.git.close()
         daemon.model.close()
 
@@ -67,9 +82,17 @@ def world():
 def make_template(rest, name, program, binary, files):
     """A snapshot of a sandbox that has the agent."""
     box = rest.call("POST", "/api/sandboxes", {"limits": {"diskMB": 3072, "memoryMB": 1024}}).json["id"]
-    with binary.open("rb") as content:
-        answer = rest.call("PUT", f"/api/sandboxes/{box}/files", content.read(), path=f"/usr/local/bin/{program}",
-                           user="root", mode="0755")
+    if binary.is_dir():  # a package for Node
+        packed = subprocess.run(["tar", "-C", binary, "-cz", "."], capture_output=True, check=True).stdout
+        answer = rest.call("PUT", f"/api/sandboxes/{box}/files", packed, path="/tmp/package.tgz")
+        unpack = (f"mkdir /usr/local/lib/{program} && cd /usr/local/lib/{program} && tar xzf /tmp/package.tgz && rm /tmp/package.tgz && "
+                  f"chmod 755 bundle/{program}.js && ln -s $PWD/bundle/{program}.js /usr/local/bin/{program}")
+        done = rest.post(f"/api/sandboxes/{box}/execs?wait=true", {"cmd": ["sh", "-ec", unpack], "user": "root"}).json
+        assert done["result"]["exit_code"] == 0, done
+    else:
+        with binary.open("rb") as content:
+            answer = rest.call("PUT", f"/api/sandboxes/{box}/files", content.read(), path=f"/usr/local/bin/{program}",
+                               user="root", mode="0755")
     assert answer.status in (200, 201), answer.body
     for path, text in files.items():
         assert rest.call("PUT", f"/api/sandboxes/{box}/files", text.encode(), path=path).status in (200, 201)
@@ -99,25 +122,31 @@ for line in sys.stdin:
 """
 
 
+def environment(variable, header):
+    """Of an agent whose model has another address than usual."""
+    return {} if header == "outside" else {variable: KEY, "ANTHROPIC_BASE_URL": MODEL}
+
+
 @pytest.mark.timeout(300)
-def test_an_agent_uses_a_connector(world, modules):
+@pytest.mark.parametrize("agent", list(AGENTS)[:1] if ONE else AGENTS)
+def test_an_agent_uses_a_connector(world, modules, agent):
     """The tool of an MCP server that the tenant has stored, with a secret in its environment."""
-    program, binary, variable, _, files = AGENTS["claude-code"]
+    program, binary, variable, header, files = AGENTS[agent]
     rest = Rest(world.socket)
     make_template(rest, f"tools-{program}", program, modules / binary, files)
-    assert rest.post("/api/secrets", {"name": "NOTES_KEY", "value": "the-key"}).status == 201
-    stored = rest.post("/api/connectors", {"name": "notes", "command": "python3", "args": ["-c", NOTES],
+    assert rest.post("/api/secrets", {"name": "NOTES_KEY", "value": "the-key", "replace": True}).status in (200, 201)
+    stored = rest.post("/api/connectors", {"name": "notes", "command": "python3", "args": ["-c", NOTES], "replace": True,
                                            "env": {"NOTES_KEY": "${secret.NOTES_KEY}"}})
-    assert stored.status == 201, stored.body
+    assert stored.status in (200, 201), stored.body
     task = rest.call("POST", "/api/tasks", {
-        "agent": "claude-code", "instruction": "Write a note.", "model": "test", "mcpServers": ["notes"],
+        "agent": agent, "instruction": "Write a note.", "model": MODELS.get(agent, "test"), "mcpServers": ["notes"],
         "sandbox": {"template": f"tools-{program}", "network": {"mode": "bridge"},
                     "limits": {"diskMB": 3072, "memoryMB": 2048}},
-        "env": {variable: KEY, "ANTHROPIC_BASE_URL": MODEL}, "captureFiles": True, "timeoutSeconds": 200}, wait="true").json
+        "env": environment(variable, header), "captureFiles": True, "timeoutSeconds": 200}, wait="true").json
     log = rest.call("GET", f"/api/tasks/{task['id']}/log").body.decode()
     assert task["state"] == "succeeded", (task, log[-3000:])
     assert task["output"] == WORDS
-    assert [file["content"] for file in task["files"] if file["path"] == "note.txt"] == ["written by the agent with the-key\n"]
+    assert [file["content"] for file in task["files"] if file["path"] == "note.txt"] == ["written by the agent with the-key\n"], log[-3000:]
     rest.call("DELETE", f"/api/templates/tools-{program}")
 
 
@@ -128,11 +157,11 @@ def test_an_agent_writes_and_pushes(world, modules, agent):
     rest = Rest(world.socket)
     make_template(rest, f"with-{program}", program, modules / binary, files)
     answer = rest.call("POST", "/api/tasks", {
-        "agent": agent, "instruction": "Write a note.", "model": "anthropic/test" if agent == "opencode" else "test", "branch": f"by-{program}",
+        "agent": agent, "instruction": "Write a note.", "model": MODELS.get(agent, "test"), "branch": f"by-{program}",
         "repo": {"url": f"http://one.test:{GIT_PORT}/private.git", "username": USER, "password": PASSWORD},
         "sandbox": {"template": f"with-{program}", "network": {"mode": "bridge"},
                     "limits": {"diskMB": 3072, "memoryMB": 2048}},
-        "env": {variable: KEY, "ANTHROPIC_BASE_URL": MODEL}, "check": "grep written note.txt",
+        "env": environment(variable, header), "check": "grep written note.txt",
         "timeoutSeconds": 200}, wait="true")
     task = answer.json
     log = rest.call("GET", f"/api/tasks/{task['id']}/log").body.decode()
@@ -141,6 +170,39 @@ def test_an_agent_writes_and_pushes(world, modules, agent):
     assert task["usage"]["input_tokens"] > 0 and task["usage"]["output_tokens"] > 0
     bare = world.networks.directory / "git" / "private.git"
     assert git("show", f"by-{program}:note.txt", cwd=bare) == "written by the agent\n"
-    assert (KEY if header == "x-api-key" else f"Bearer {KEY}") in world.model.keys
+    assert (f"Bearer {KEY}" if header == "bearer" else KEY) in world.model.keys
     assert KEY not in log and KEY not in str(task)
     rest.call("DELETE", f"/api/templates/with-{program}")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(ONE, reason="in `make test-all`")
+def test_aider(world):
+    """From PyPI: 700 MB, which the sandbox has as a folder of the host."""
+    try:
+        if not is_newer(AIDER / "installed", HERE / "aider.txt"):
+            install("aider", sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "-q", "--upgrade",
+                    "--target", str(AIDER), "-r", str(HERE / "aider.txt"), seconds=400)
+            (AIDER / "installed").touch()
+    except Unavailable as e:
+        pytest.skip(str(e))
+    rest = Rest(world.socket)
+    starter = "#!/bin/sh\nPYTHONPATH=/opt/aider exec python3 -m aider \"$@\"\n"
+    box = rest.call("POST", "/api/sandboxes", {}).json["id"]
+    assert rest.call("PUT", f"/api/sandboxes/{box}/files", starter.encode(), path="/usr/local/bin/aider", user="root",
+                     mode="0755").status in (200, 201)
+    assert rest.call("POST", f"/api/sandboxes/{box}/snapshots", {"name": "with-aider"}).status == 201
+    rest.call("DELETE", f"/api/sandboxes/{box}")
+    task = rest.call("POST", "/api/tasks", {
+        "agent": "aider", "instruction": "Write a note.", "model": "openai/test", "branch": "by-aider",
+        "repo": {"url": f"http://one.test:{GIT_PORT}/private.git", "username": USER, "password": PASSWORD},
+        "sandbox": {"template": "with-aider", "network": {"mode": "bridge"}, "limits": {"diskMB": 1024, "memoryMB": 2048},
+                    "volumes": [{"hostPath": str(AIDER), "path": "/opt/aider", "mode": "ro"}]},
+        "env": {"OPENAI_API_KEY": KEY, "OPENAI_API_BASE": f"{MODEL}/v1"}, "timeoutSeconds": 300}, wait="true").json
+    log = rest.call("GET", f"/api/tasks/{task['id']}/log").body.decode()
+    assert task["state"] == "succeeded", (task, log[-3000:])
+    assert WORDS in task["output"] and KEY not in log
+    bare = world.networks.directory / "git" / "private.git"
+    assert git("show", "by-aider:note.txt", cwd=bare) == "written by the agent\n"
+    assert git("diff", "--name-only", "main", "by-aider", cwd=bare) == "note.txt\n"
+    rest.call("DELETE", "/api/templates/with-aider")

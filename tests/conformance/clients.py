@@ -21,10 +21,10 @@ class Unavailable(Exception):
     """What is needed cannot be installed on this host."""
 
 
-def install(what, *command, cwd=None):
+def install(what, *command, cwd=None, seconds=INSTALL_SECONDS):
     try:
         done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False,
-                              timeout=INSTALL_SECONDS)
+                              timeout=seconds)
     except (subprocess.TimeoutExpired, FileNotFoundError) as e:
         raise Unavailable(f"{what}: {e}") from None
     if done.returncode != 0:

@@ -21,6 +21,10 @@ output:
   - match: {type: usage}
     inputTokens: tokens
     costUsd: cost
+  - match: {type: text}
+    outputPart: text
+  - match: {type: call}
+    outputEnds: true
 """
 INSTALLED = """environment: Bash
 check: command -v layered
@@ -93,6 +97,7 @@ def remove(world, task):
     ("your plan has ended", "resource_exhausted", "wait"),
     ("connect ECONNREFUSED 192.0.2.1:443", "unavailable", "was not reached"),
     ("I give up", "failed_precondition", "log of the task"),
+    ("ModuleNotFoundError: no x", "failed_precondition", "log of the task"),
 ])
 def test_what_an_agent_says(world, words, code, advice):
     """The cause of its failure is known by its words; when that is gone, a retry succeeds."""
@@ -101,6 +106,12 @@ def test_what_an_agent_says(world, words, code, advice):
     failed(task, "run", code, advice, words)
     task = retry(world, task)
     assert task["state"] == "succeeded" and task["attempt"] == 2, task
+
+
+def test_an_output_in_parts(world):
+    lines = [{"type": "text", "text": "I will"}, {"type": "call"}, {"type": "text", "text": "It is "}, {"type": "text", "text": "done."}, {"type": "x"}]
+    says = "\n".join(f"echo '{json.dumps(line)}'" for line in lines)
+    assert run(world, says, "flaky", env={"OPENAI_API_KEY": "x"})["output"] == "It is done."
 
 
 @pytest.mark.parametrize("agent, step", [("absent", "install"), ("unchecked", "run")])
