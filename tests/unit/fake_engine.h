@@ -1578,6 +1578,16 @@ void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const c
     fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
 }
 
+void atoll_volumes_copy(struct atoll_engine *engine, const char *tenant, const char *provider,
+                        const char *from, const char *to, atoll_done_fn *done, void *arg)
+{
+    (void)tenant;
+    (void)provider;
+    (void)from;
+    (void)to;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
 void atoll_volumes_remove(struct atoll_engine *engine, const char *tenant, const char *provider,
                           const char *name, atoll_done_fn *done, void *arg)
 {
