@@ -288,3 +288,9 @@ def test_bodies_that_are_too_large(rest, box):
         answer = rest.call("POST", path, b" " * (size + 1))
         assert (answer.status, answer.error["code"]) == (413, "resource_exhausted"), path
         assert f"larger than {size >> 20} MiB" in answer.error["message"] and answer.error["hint"]
+
+
+def test_an_archive_that_is_none(rest):
+    """It is refused in the middle; the error was a part of what is freed then."""
+    answer = rest.call("PUT", "/api/templates/none", b"\xff" * (8 << 20))
+    assert (answer.status, answer.error["code"]) == (400, "invalid_argument"), answer.body

@@ -29,11 +29,13 @@ static void gone(struct atoll_api_call *call)
 static void written(void *arg, const struct atoll_error *error)
 {
     struct atoll_body_pump *pump = arg;
+    struct atoll_error copy; /* the error may be a part of what is dropped at the end */
 
     pump->writing = false;
-    if (error)
-        end(pump, error);
-    else if (pump->gone)
+    if (error) {
+        copy = *error;
+        end(pump, &copy);
+    } else if (pump->gone)
         end_canceled(pump);
     else
         atoll_http_body_resume(pump->call->req);
