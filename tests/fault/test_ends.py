@@ -3,6 +3,7 @@ all that it needs. Most is to be seen in the sanitized build."""
 
 import contextlib
 import http.client
+import inspect
 import json
 import os
 import random
@@ -14,8 +15,11 @@ import time
 
 import pytest
 
+import walking
 from daemons import BUILD, ROOT, SLACK, need_build, running, wait_until
+from errands import ERRANDS, HOST_FOLDER
 from rest import Rest
+from walking import Refused
 
 sys.path.append(str(ROOT / "tests" / "integration"))
 from mcp_client import Mcp  # noqa: E402
@@ -37,18 +41,30 @@ class Client:
         self.boxes = []
 
     def run(self):
-        try:
-            while True:
-                getattr(self, self.chance.choice(ERRANDS))()
-        except (*GONE, AssertionError):
-            pass  # the end of the daemon
+        while True:
+            try:
+                if self.chance.random() < 0.5:
+                    getattr(self, self.chance.choice(OWN))()
+                else:
+                    self.errand(*self.chance.choice(OTHERS))
+            except GONE:
+                return  # the end of the daemon
+            except Refused as refused:
+                if refused.status == 0:
+                    return
+            except (AssertionError, LookupError, TypeError, ValueError):
+                pass  # several clients are in each other's way
+
+    def errand(self, needs, function):
+        client = walking.Client(self.rest.address)
+        function(None, client, needs(None, client) if needs else None)
 
     def box(self, **more):
         if not more and self.boxes and self.chance.random() < 0.6:
             return self.chance.choice(self.boxes)
         answer = self.rest.post("/api/sandboxes", more)
         if answer.status != 201:
-            raise OSError(f"no sandbox: {answer.status}")
+            raise Refused("a sandbox", 0 if answer.status == 503 else answer.status, answer.body)
         self.boxes = [*self.boxes[-3:], answer.json["id"]]
         return answer.json["id"]
 
@@ -68,7 +84,7 @@ class Client:
             connection.close()
         return None
 
-    # The errands.
+    # Errands that this file has.
 
     def command(self):
         self.leave("POST", f"/api/sandboxes/{self.box()}/execs", {"cmd": ["bash", "-c", SOON]}, wait="true")
@@ -153,8 +169,11 @@ class Client:
         self.leave("DELETE", f"/api/sandboxes/{self.box()}")
 
 
-ERRANDS = [name for name, member in vars(Client).items()
-           if callable(member) and name not in ("__init__", "run", "box", "leave")]
+OWN = [name for name, member in vars(Client).items()
+       if callable(member) and name not in ("__init__", "run", "errand", "box", "leave")]
+# Those of the walk that need no more of it than a client.
+OTHERS = [(needs, function) for needs, function, world in ERRANDS.values() if world == "plain" and not any(
+    "walk." in inspect.getsource(one) for one in (needs, function) if one)]
 
 
 def ends(daemon, what):
@@ -193,7 +212,7 @@ def end_in_the_middle(daemon, number):
 def daemon():
     need_build()
     # What is not freed at such an end is no fault.
-    with running(BUILD, ATOLL_DISKS="auto", ASAN_OPTIONS="detect_leaks=0") as started:
+    with running(BUILD, ATOLL_DISKS="auto", ATOLL_HOST_FOLDERS=HOST_FOLDER, ASAN_OPTIONS="detect_leaks=0") as started:
         yield started
 
 
