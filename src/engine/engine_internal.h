@@ -207,6 +207,7 @@ struct atoll_sandbox {
     uint64_t promised[ATOLL_PROMISES];      /* what is counted in the tenant's sums */
     int64_t progress_ms, progress_since_ms; /* time of the last and of the first progress event */
     bool resizing;                          /* its limits are being changed; resize.c */
+    bool policing;                          /* its provider changes its network policy */
     bool snapping;                          /* a snapshot is in progress */
     struct atoll_checkpoints *checkpoints;  /* owned; NULL: it has none; state/checkpoint.c */
     bool keeps_env;                         /* its environment is in a file; env_file.c */

@@ -48,6 +48,7 @@ void atoll_call_free(struct atoll_call *c)
     if (c->credential)
         explicit_bzero(c->credential, strlen(c->credential));
     free(c->credential);
+    free(c->policy);
     free(c);
 }
 
@@ -67,6 +68,12 @@ static void keep_spec(struct atoll_call *c, const struct atoll_spec *spec)
     c->spec.trees = NULL;
     c->spec.caches = NULL;
     c->spec.tree_count = c->spec.cache_count = 0;
+}
+
+static void keep_policy(struct atoll_call *c, const char *policy)
+{
+    if (policy && !(c->policy = strdup(policy)))
+        abort(); /* its size is bounded: the daemon is crash-only */
 }
 
 #define KEEP_TEXT(to, text) ((void)snprintf(to, sizeof(to), "%s", text))

@@ -39,6 +39,7 @@ struct atoll_call {
     char *credential;            /* owned: that of spec, or NULL */
     struct atoll_spec *ret_spec; /* CREATE: the caller's spec */
     struct atoll_limits limits;  /* SET_LIMITS */
+    char *policy;                /* owned: SET_NETWORK */
     char path[64], layer[80];    /* KEEP_LAYER, SNAPSHOT_LAYER, DROP_LAYER */
     /* BUILD, and context_fd is the archive of LOAD_IMAGE; it is owned while it is >= 0. */
     struct atoll_provider_build build;

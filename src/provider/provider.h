@@ -61,6 +61,7 @@ struct atoll_provider_caps {
     /* Enforces policies itself (spec.network_json): its create() refuses, before it makes anything, one that
      * it cannot express. */
     bool policies;
+    bool set_network; /* with policies: that of a running sandbox */
 };
 
 /* The state of a sandbox as its provider reports it. */

@@ -33,6 +33,7 @@ ELSEWHERE = {
     "agent.PROCESS_LIST": "no daemon asks for it",
     "agent.LEAVE": "the provider gvisor: test_save.py",
     "provider.native.save": "it cannot do that",
+    "provider.native.set_network": "atoll-egress does that",
     "agent.XATTR_GET": "no daemon asks for it",
     "agent.PING": "follows seconds of silence: test_rpc.c",
     "store.pragma.": "/readyz tries a write only after one that failed",
@@ -45,7 +46,7 @@ ELSEWHERE = {
     **{point: "after a week, or 10,000 records: test_store.c"
        for point in ("store.begin.prune_ended", "store.commit.prune_ended", "store.delete.ended")},
     **{f"provider.fake.{op}": "it cannot do that"
-       for op in ("pause", "resume", "reclaim", "save", "stop", "set_limits", "stats", "keep_layer",
+       for op in ("pause", "resume", "reclaim", "save", "stop", "set_limits", "set_network", "stats", "keep_layer",
                   "drop_layer", "snapshot_layer", "sockets")},
     **{f"provider.{name}.{op}": "it has no images of its own" for name in ("native", "fake")
        for op in ("build", "snapshot", "drop_image", "load_image")},

@@ -349,7 +349,7 @@ def test_vercel_of_the_environment(service):
 
 
 def test_a_policy_with_a_part_of_the_requests_holds_at_the_service(service):
-    """The service answers those requests, and denies the rest."""
+    """The service answers those requests, and denies the rest; also after a change while the sandbox runs."""
     rules = [{"domain": "api.test", "match": {"path": {"startsWith": "/v1/"}, "method": ["GET"]}, "status": 200, "body": "yes"},
              {"domain": "api.test", "status": 403}]
     with daemon_with(VERCEL_TOKEN=service.key, VERCEL_TEAM_ID="team_1", VERCEL_PROJECT_ID="prj_1",
@@ -361,9 +361,18 @@ def test_a_policy_with_a_part_of_the_requests_holds_at_the_service(service):
         path = f"/api/sandboxes/{made.json['id']}"
         script = """for u in v1/x v2/x; do curl -s -m 20 -w '%{http_code} ' http://api.test/$u; done
                     curl -s -m 20 -o /dev/null -w '%{http_code}' http://other.test/"""
-        ran = Rest(daemon.socket).post(f"{path}/execs?wait=true", {"cmd": ["sh", "-c", script]})
+        rest = Rest(daemon.socket)
+        ran = rest.post(f"{path}/execs?wait=true", {"cmd": ["sh", "-c", script]})
         assert ran.json["stdout"] == "yes200 403 000", ran.body
-        assert Rest(daemon.socket).delete(path).status == 204
+        changed = rest.put(f"{path}/network", {"default": "deny", "rules": [{"allow": "api.test"}],
+                                               "transforms": [{"domain": "api.test", "status": 201, "body": "new"}]})
+        assert changed.status == 200 and changed.json["transforms"][0]["status"] == 201, changed.body
+        refused = rest.put(f"{path}/network", {"default": "deny", "rules": [{"allow": "1.2.3.4:443"}]})
+        assert refused.status == 501 and "ports" in refused.error["message"], refused.body
+        assert rest.get(f"{path}/network").json == changed.json
+        ran = rest.post(f"{path}/execs?wait=true", {"cmd": ["sh", "-c", script]})
+        assert ran.json["stdout"] == "new201 new201 000", ran.body
+        assert rest.delete(path).status == 204
 
 
 def test_credentials_enable_requests_that_name_it(service):

@@ -380,11 +380,13 @@ static const struct atoll_provider_caps *all_caps(struct atoll_provider *p)
                                                     .snapshots = true,
                                                     .snapshot_layers = true,
                                                     .volumes = true,
+                                                    .volume_copies = true,
                                                     .pause = true,
                                                     .reclaim = true,
                                                     .save = true,
                                                     .persistent = true,
                                                     .set_limits = true,
+                                                    .set_network = true,
                                                     .stats = true,
                                                     .sockets = true};
 

@@ -219,6 +219,38 @@ static int make(struct atoll_remote_provider *p, const struct atoll_remote_api *
     return r < 0 ? r : atoll_remote_await(p, api, call, "create", ATOLL_REMOTE_RUNS, record, err);
 }
 
+/* Changing. */
+
+/* The request is about the session, so that one which has ended refuses it. */
+int atoll_vercel_op_set_network(struct atoll_sync_provider *base,
+                                const struct atoll_sync_call *call, const struct atoll_spec *spec,
+                                const char *policy, struct atoll_error *err)
+{
+    static const char what[] = "change the network policy";
+    struct atoll_remote_provider *p = atoll_remote_of(base);
+    ATOLL_REMOTE_AUTOACCOUNT struct atoll_remote_account account = {0};
+    ATOLL_REMOTE_AUTOJSON json_t *body = NULL, *json = NULL;
+    ATOLL_AUTOFREE char *path = NULL;
+    struct atoll_vercel_remote remote = {0};
+    char about[sizeof(spec->handle) + 64];
+    int r = atoll_remote_about(p, spec, what, BASE, "", &account, about, sizeof(about), err);
+
+    if (r == 0)
+        r = atoll_vercel_network(policy, &body, err);
+    if (r == 0 && !body)
+        body = json_pack("{s:s}", "mode", "allow-all");
+    if (r == 0)
+        r = get(&account.api, call, what, spec->handle, &json, err);
+    if (r == 0)
+        r = atoll_vercel_read_answer(json, atoll_vercel_of_remote(p)->relay_port, &remote, err);
+    if (r == 0)
+        r = path_of(&account.api, what, NULL, &path, err, BASE "/sessions/%s/network-policy",
+                    remote.session);
+    return r < 0 ? r
+                 : atoll_remote_api_json(&account.api, call, what, "POST", path, json_incref(body),
+                                         NULL, err);
+}
+
 /* Leases: the service counts from the start of the session, so the request says how much is missing. */
 
 static void extend(const struct atoll_remote_api *api, const struct atoll_remote_sandbox *record,

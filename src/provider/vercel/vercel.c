@@ -71,9 +71,11 @@ static const struct atoll_sync_ops ops = {
              .remote = true,
              .own_templates = true,
              .policies = true,
+             .set_network = true,
              .networks = 1u << ATOLL_NETWORK_NONE | 1u << ATOLL_NETWORK_BRIDGE},
     .missing_limits = missing_limits,
     ATOLL_REMOTE_OPERATIONS,
+    .set_network = atoll_vercel_op_set_network,
     .health = health,
     .free = provider_free,
 };

@@ -25,6 +25,11 @@ static inline struct atoll_vercel_remote *atoll_vercel_record(struct atoll_remot
 
 extern const struct atoll_remote_ops atoll_vercel_remote_ops; /* control.c */
 
+/* control.c */
+int atoll_vercel_op_set_network(struct atoll_sync_provider *base,
+                                const struct atoll_sync_call *call, const struct atoll_spec *spec,
+                                const char *policy, struct atoll_error *err) ATOLL_MUST_CHECK;
+
 /* session.c: requests about the session of one sandbox. */
 int atoll_vercel_start_agent(struct atoll_remote_provider *p, const struct atoll_sync_call *call,
                              struct atoll_remote_sandbox *record,
