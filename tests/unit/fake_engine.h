@@ -1155,10 +1155,11 @@ void atoll_engine_resume(struct atoll_engine *engine, const char *id, atoll_done
 }
 
 void atoll_engine_stop(struct atoll_engine *engine, const char *id, const char *who,
-                       atoll_done_fn *done, void *arg)
+                       enum atoll_stop_disk disk, atoll_done_fn *done, void *arg)
 {
     (void)id;
     (void)who;
+    (void)disk;
     fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
 }
 

@@ -31,12 +31,13 @@ void atoll_engine_pause(struct atoll_engine *e, const char *id, bool keep_proces
     pauses++;
 }
 
-void atoll_engine_stop(struct atoll_engine *e, const char *id, const char *who, atoll_done_fn *done,
-                       void *arg)
+void atoll_engine_stop(struct atoll_engine *e, const char *id, const char *who,
+                       enum atoll_stop_disk disk, atoll_done_fn *done, void *arg)
 {
     (void)e;
     (void)id;
     (void)who;
+    (void)disk;
     (void)done;
     (void)arg;
     fail();
