@@ -29,7 +29,7 @@ BODIES = {
        ("branches", "remotes", "tags", "config")},
     "/api/sandboxes/{id}/fork": {"count": 1},
     "/api/sandboxes/{id}/undo": {"commands": 1},
-    "/api/sandboxes/{id}/capture": {},
+    "/api/sandboxes/{id}/capture": {}, "/api/sandboxes/{id}/ssh": {},
     "/api/sandboxes/{id}/try": {"cmd": ["true"], "count": 1},
     "/api/builds": {"dockerfile": "FROM no-such-template"},
     "/api/sandboxes/{id}/agents": {"instruction": "true", "agent": "nothing"},

@@ -191,7 +191,7 @@ def test_not_ready_while_spawn_is_stuck(rest, started):
         assert "does not answer" in answer.json["reasons"][0]
         assert rest.get("/healthz").status == 200
     finally:
-        for pid in spawn:
+        for pid in reversed(spawn):  # a child first: its parent, once it runs, may reap it
             os.kill(pid, signal.SIGCONT)
     wait_until(lambda: rest.get("/readyz").status == 200, 30, lambda: "not ready again")
 
