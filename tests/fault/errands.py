@@ -278,6 +278,15 @@ def connector(walk, client, _):
     client.delete(path)
 
 
+@errand(box)
+def ssh_token(walk, client, made):
+    path = f"/api/sandboxes/{made}/ssh"
+    client.post(path, {"expires_minutes": 5})
+    assert client.get(path)["tokens"]
+    client.delete(path)
+    assert not client.get(path)["tokens"]
+
+
 def ask_seconds(client, path, rules):
     """Calls that wait end with the errand, whatever happens to it."""
     client.put(path, {"rules": rules, "askSeconds": 10})

@@ -60,7 +60,8 @@ def walkers():
     if not faults.compiled_in():
         pytest.skip("a build without -Dtest_switches=true cannot be made to fail")
     fake = {"enabled": True, "order": 9, "check_seconds": 3600}
-    with walk({"fake": fake, "native": {"check_seconds": 3600}}, ATOLL_HOST_FOLDERS=HOST_FOLDER) as plain, \
+    with walk({"fake": fake, "native": {"check_seconds": 3600}}, ATOLL_HOST_FOLDERS=HOST_FOLDER,
+              ATOLL_SSH_LISTEN="127.0.0.1:0") as plain, \
             walk({"native": {"check_seconds": 3600}}, ATOLL_POOL="2",
                  ATOLL_WEAKEN="descriptors") as odd:
         yield {"plain": plain, "odd": odd}
