@@ -54,6 +54,7 @@ const char *atoll_registry_kind_name(enum atoll_registry_kind kind)
         [ATOLL_REGISTRY_TOOL] = "tools",
         [ATOLL_REGISTRY_PROMPT] = "prompts",
         [ATOLL_REGISTRY_RUNTIME] = "runtimes",
+        [ATOLL_REGISTRY_SETUP] = "setups",
     };
     return names[kind];
 }

@@ -6,7 +6,7 @@
 
 /*
  * The registry: objects that an operator declares in YAML files, one object per file, in the
- * folders environments, agents, tools, prompts and runtimes of one directory. A file's name without ".yaml"
+ * folders environments, agents, tools, prompts, runtimes and setups of one directory. A file's name without ".yaml"
  * is the object's name. Files are checked by field tables (registry_fields.c) when they are loaded,
  * and again whenever one changes. A file that fails the check is reported as a problem, and its
  * last valid version stays in force.
@@ -22,6 +22,7 @@ enum atoll_registry_kind {
     ATOLL_REGISTRY_TOOL,
     ATOLL_REGISTRY_PROMPT,
     ATOLL_REGISTRY_RUNTIME, /* a row of the table by which tasks choose: docs/agents.md */
+    ATOLL_REGISTRY_SETUP,   /* how tasks install what a repository depends on: docs/agents.md */
     ATOLL_REGISTRY_KINDS,
 };
 /* "environments", …: also the name of the folder. */

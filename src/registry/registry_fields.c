@@ -77,6 +77,8 @@ static const struct atoll_yaml_field output[] = {
     {"inputTokens", ATOLL_YAML_STRING, false, 1, 200, NULL},
     {"outputTokens", ATOLL_YAML_STRING, false, 1, 200, NULL},
     {"costUsd", ATOLL_YAML_STRING, false, 1, 200, NULL},
+    {"id", ATOLL_YAML_STRING, false, 1, 200, NULL},
+    {"total", ATOLL_YAML_BOOL, false, 0, 0, NULL},
     {"outputPart", ATOLL_YAML_STRING, false, 1, 200, NULL},
     {"outputEnds", ATOLL_YAML_BOOL, false, 0, 0, NULL},
     {0},
@@ -88,6 +90,14 @@ static const struct atoll_yaml_field agent_options[] = {
     {"systemPrompt", ATOLL_YAML_STRINGS, false, 1, 16, NULL},
     {"resume", ATOLL_YAML_STRINGS, false, 1, 16, NULL},
     {"allowedTools", ATOLL_YAML_STRINGS, false, 1, 16, NULL},
+    {0},
+};
+
+/* Which server wants a key, and in which header (task/keys.c). */
+static const struct atoll_yaml_field key_server[] = {
+    {"host", ATOLL_YAML_STRING, true, 1, 253, NULL},
+    {"header", ATOLL_YAML_STRING, true, 1, 128, NULL},
+    {"before", ATOLL_YAML_STRING, false, 0, 64, NULL},
     {0},
 };
 
@@ -117,6 +127,7 @@ static const struct atoll_yaml_field agent[] = {
     {"check", ATOLL_YAML_STRING, false, 1, TEXT, NULL},
     {"install", ATOLL_YAML_STRING, false, 1, LONG_TEXT, NULL},
     {"keys", ATOLL_YAML_STRINGS, false, 0, 16, NULL},
+    {"keyServers", ATOLL_YAML_NAMED, false, 0, 16, key_server},
     {"hosts", ATOLL_YAML_STRINGS, false, 0, 64, NULL},
     {"output", ATOLL_YAML_OBJECTS, false, 0, 32, output},
     {"failures", ATOLL_YAML_OBJECTS, false, 0, 32, failure},
@@ -125,9 +136,7 @@ static const struct atoll_yaml_field agent[] = {
     {"model", ATOLL_YAML_STRING, false, 1, 200, NULL},
     {"prompt", ATOLL_YAML_NAME, false, 0, 0, NULL},
     {"instructions", ATOLL_YAML_STRING, false, 1, LONG_TEXT, NULL},
-    {"tools", ATOLL_YAML_STRINGS, false, 0, 64, NULL},
     {"env", ATOLL_YAML_ENV, false, 0, 0, NULL},
-    {"maxSteps", ATOLL_YAML_WHOLE, false, 1, 100000, NULL},
     {"timeoutSeconds", ATOLL_YAML_NUMBER, false, 0, MONTH_S, NULL},
     {0},
 };
@@ -141,6 +150,17 @@ static const struct atoll_yaml_field runtime[] = {
     {"most", ATOLL_YAML_OBJECT, false, 0, 0, limits},
     {"environment", ATOLL_YAML_NAME, false, 0, 0, NULL},
     {"provider", ATOLL_YAML_NAME, false, 0, 0, NULL},
+    {0},
+};
+
+/* How tasks install what the files of a repository name (task/setup.c). */
+static const struct atoll_yaml_field setup[] = {
+    {"description", ATOLL_YAML_STRING, false, 0, TEXT, NULL},
+    {"order", ATOLL_YAML_NUMBER, false, 0, 1000000, NULL},
+    {"group", ATOLL_YAML_NAME, false, 0, 0, NULL},
+    {"files", ATOLL_YAML_STRINGS, true, 1, 16, NULL},
+    {"command", ATOLL_YAML_STRING, true, 1, TEXT, NULL},
+    {"hosts", ATOLL_YAML_STRINGS, false, 0, 16, NULL},
     {0},
 };
 
@@ -176,6 +196,7 @@ const struct atoll_yaml_field *const atoll_registry_tables[ATOLL_REGISTRY_KINDS]
     [ATOLL_REGISTRY_TOOL] = tool,
     [ATOLL_REGISTRY_PROMPT] = prompt,
     [ATOLL_REGISTRY_RUNTIME] = runtime,
+    [ATOLL_REGISTRY_SETUP] = setup,
 };
 
 static int refuse(struct atoll_error *err, const char *text, const char *about)

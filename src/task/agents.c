@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "engine/json_memory.h"
 #include "engine/network/secrets.h"
+#include "registry/prompt.h"
 #include "task/task_internal.h"
 
 /*
@@ -17,7 +18,7 @@
 #define VARIABLES_MAX 256
 #define PARTS_MAX \
     ((size_t)256 * 1024) /* of an output that comes in parts: what is longer begins anew */
-#define OUTPUT_ENDED "_output_ended" /* fact: the next part begins another output */
+#define IDS_MAX 256
 
 static const char *request_text(const json_t *request, const char *name)
 {
@@ -56,6 +57,100 @@ int atoll_task_agent_find(const struct atoll_tasks *tasks, const json_t *request
     return -ENOENT;
 }
 
+/* --- what a task may give --- */
+
+static bool names_place(const json_t *texts, const char *place)
+{
+    const char *key, *text;
+    json_t *value;
+
+    for (size_t i = 0; i < json_array_size(texts); i++) {
+        text = json_string_value(json_array_get(texts, i));
+        if (text && strstr(text, place))
+            return true;
+    }
+    json_object_foreach((json_t *)(uintptr_t)texts, key, value)
+    {
+        text = json_string_value(value);
+        if (text && strstr(text, place))
+            return true;
+    }
+    return false;
+}
+
+/* Whether the agent's file has a place for the value. */
+static bool takes(const json_t *agent, const char *name)
+{
+    static const char *const members[] = {"command", "last", "env"};
+    char place[32];
+
+    if (json_object_get(json_object_get(agent, "options"), name))
+        return true;
+    (void)snprintf(place, sizeof(place), "{%s}", name);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(members); i++)
+        if (names_place(json_object_get(agent, members[i]), place) ||
+            (strcmp(name, "systemPrompt") == 0 &&
+             names_place(json_object_get(agent, members[i]), "{prompt}")))
+            return true;
+    return false;
+}
+
+int atoll_task_agent_takes(const json_t *request, const struct atoll_task_agent *agent,
+                           struct atoll_error *err)
+{
+    static const char *const names[] = {"model", "systemPrompt", "resume", "allowedTools"};
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++)
+        if (json_object_get(request, names[i]) && !takes(agent->object, names[i]))
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "the agent %.64s takes no %s: leave it out, or add options.%s to the "
+                              "agent in the registry",
+                              agent->name, names[i], names[i]);
+    return 0;
+}
+
+/* The text of the agent's own "instructions", or of its "prompt". */
+static int own_prompt(const struct atoll_tasks *tasks, const struct atoll_task_agent *agent,
+                      json_t **ret, struct atoll_error *err)
+{
+    const char *name = request_text(agent->object, "prompt");
+    struct atoll_registry_item prompt;
+    struct atoll_buf text;
+    int r = 0;
+
+    *ret = json_incref(json_object_get(agent->object, "instructions"));
+    if (!name)
+        return 0;
+    if (!atoll_registry_find(tasks->config.registry, ATOLL_REGISTRY_PROMPT, name, &prompt))
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
+                          "the agent %.64s has the prompt %.64s, which the registry lacks",
+                          agent->name, name);
+    atoll_buf_init(&text, ARG_MAX_BYTES);
+    r = atoll_prompt_render(&prompt, NULL, &text, err);
+    if (r == 0)
+        *ret = json_string(atoll_buf_str(&text));
+    else
+        r = atoll_wrap(err, "prompt %.64s of the agent %.64s", name, agent->name);
+    atoll_buf_done(&text);
+    return r;
+}
+
+int atoll_task_agent_defaults(const struct atoll_tasks *tasks, json_t *request,
+                              const struct atoll_task_agent *agent, struct atoll_error *err)
+{
+    json_t *model = json_object_get(agent->object, "model"), *prompt = NULL;
+    int r = 0;
+
+    if (model && !json_object_get(request, "model"))
+        (void)json_object_set(request, "model", model);
+    if (!json_object_get(request, "systemPrompt"))
+        r = own_prompt(tasks, agent, &prompt, err);
+    if (prompt)
+        (void)json_object_set(request, "systemPrompt", prompt);
+    json_decref(prompt);
+    return r;
+}
+
 /* --- command line --- */
 
 static const char *const values[] = {"instruction", "model",     "systemPrompt",
@@ -67,6 +162,20 @@ static const char *value_of(const struct atoll_task *task, const char *name)
     return strcmp(name, "mcpConfig") == 0 ? ATOLL_TASK_MCP_FILE : atoll_task_text(task, name);
 }
 
+/* {prompt}: the instruction, with the system prompt in front of it. */
+static size_t add_prompt(const struct atoll_task *task, const char *text, struct atoll_buf *out)
+{
+    static const char place[] = "{prompt}";
+    const char *before = atoll_task_text(task, "systemPrompt");
+
+    if (strncmp(text, place, sizeof(place) - 1) != 0)
+        return 0;
+    if (before)
+        (void)!atoll_buf_appendf(out, "%s\n\n", before);
+    (void)!atoll_buf_appends(out, atoll_task_text(task, "instruction"));
+    return sizeof(place) - 1;
+}
+
 /* The text with {instruction} and so on replaced. */
 static char *expand(const struct atoll_task *task, const char *text)
 {
@@ -76,8 +185,13 @@ static char *expand(const struct atoll_task *task, const char *text)
     atoll_buf_init(&out, ARG_MAX_BYTES);
     while (*text) {
         const char *value = NULL;
-        size_t skip = 1;
+        size_t skip = add_prompt(task, text, &out);
 
+        if (skip > 0) {
+            text += skip;
+            continue;
+        }
+        skip = 1;
         for (size_t i = 0; *text == '{' && i < ATOLL_ARRAY_LEN(values); i++) {
             size_t n = strlen(values[i]);
             if (strncmp(text + 1, values[i], n) == 0 && text[1 + n] == '}') {
@@ -175,13 +289,14 @@ static int add_object(const struct atoll_task *task, struct words *w, const json
 }
 
 /* 1: it is there; 0: there is no such key. */
-static int add_key(const struct atoll_task *task, struct words *w, const char *name)
+static int add_key(const struct atoll_task *task, const json_t *agent, struct words *w,
+                   const char *name)
 {
     struct atoll_buf value;
     int r;
 
     atoll_buf_init_erasing(&value, ATOLL_SECRET_VALUE_MAX + 1);
-    r = atoll_task_key_variable(task, name, &value);
+    r = atoll_task_key_variable(task, agent, name, &value);
     if (r > 0 && atoll_buf_size(&value) > 0 && add_variable(w, name, atoll_buf_str(&value)) < 0)
         r = -ENOMEM;
     atoll_buf_done(&value);
@@ -189,9 +304,10 @@ static int add_key(const struct atoll_task *task, struct words *w, const char *n
 }
 
 /* At least one of the agent's keys must be found, if it needs any. */
-static int add_keys(const struct atoll_task *task, struct words *w, const json_t *keys,
+static int add_keys(const struct atoll_task *task, const json_t *agent, struct words *w,
                     struct atoll_error *err)
 {
+    const json_t *keys = json_object_get(agent, "keys");
     struct atoll_buf names;
     size_t found = 0;
     int r = 0;
@@ -199,7 +315,7 @@ static int add_keys(const struct atoll_task *task, struct words *w, const json_t
     atoll_buf_init(&names, 1024);
     for (size_t i = 0; r >= 0 && i < json_array_size(keys); i++) {
         const char *name = json_string_value(json_array_get(keys, i));
-        r = add_key(task, w, name);
+        r = add_key(task, agent, w, name);
         found += r > 0;
         (void)!atoll_buf_appendf(&names, "%s%s", i ? " or " : "", name);
     }
@@ -218,8 +334,13 @@ static int add_keys(const struct atoll_task *task, struct words *w, const json_t
 int atoll_task_agent_env(const struct atoll_task *task, const json_t *agent, char ***ret,
                          struct atoll_error *err)
 {
-    struct words w = {.items = calloc(VARIABLES_MAX + 1, sizeof(char *))};
-    int r = w.items ? add_variable(&w, "ATOLL_TASK", task->id) : -ENOMEM;
+    struct words w = {0};
+    int r = atoll_task_keys_check(task, agent, err);
+
+    if (r < 0)
+        return r;
+    w.items = calloc(VARIABLES_MAX + 1, sizeof(char *));
+    r = w.items ? add_variable(&w, "ATOLL_TASK", task->id) : -ENOMEM;
 
     if (r == 0 && atoll_task_text(task, "swarmId"))
         r = add_variable(&w, "ATOLL_SWARM", atoll_task_text(task, "swarmId"));
@@ -232,7 +353,7 @@ int atoll_task_agent_env(const struct atoll_task *task, const json_t *agent, cha
     if (r == 0)
         r = add_object(task, &w, atoll_task_object(task, "env"));
     r = r < 0 ? atoll_fail_errno(err, -r, "the variables of the agent")
-              : add_keys(task, &w, json_object_get(agent, "keys"), err);
+              : add_keys(task, agent, &w, err);
     if (r < 0) {
         atoll_task_strings_free(w.items);
         return r;
@@ -276,19 +397,44 @@ static bool matches(const json_t *line, const json_t *match)
     return true;
 }
 
-/* Sums of numbers: several lines may each count a part. */
-static void add_number(struct atoll_task *task, const char *name, double value, bool whole)
+static json_t *object_fact(struct atoll_task *task, const char *name)
 {
-    json_t *usage = json_object_get(task->facts, "usage");
+    if (!json_object_get(task->facts, name))
+        atoll_task_note(task, name, json_object());
+    return json_object_get(task->facts, name);
+}
+
+/* The object for what lines of one id have counted already; NULL: the rule has no id, or the line. */
+static json_t *counted_by(struct atoll_task *task, const json_t *rule, const json_t *line)
+{
+    const char *path = json_string_value(json_object_get(rule, "id"));
+    const char *id = path ? json_string_value(value_at(line, path)) : NULL;
+    json_t *ids = id ? object_fact(task, ATOLL_TASK_COUNTED) : NULL;
+
+    if (json_object_size(ids) >= IDS_MAX && !json_object_get(ids, id))
+        (void)json_object_clear(ids);
+    if (ids && !json_object_get(ids, id))
+        (void)json_object_set_new(ids, id, json_object());
+    return ids ? json_object_get(ids, id) : NULL;
+}
+
+/* Sums of numbers: several lines may each count a part. Of lines with the same id the last one counts, and a total
+ * takes the place of the sum. */
+static void add_number(struct atoll_task *task, const json_t *rule, json_t *counted,
+                       const char *name, double value, bool whole)
+{
+    json_t *usage;
     double sum;
 
     if (!isfinite(value) || value < 0)
         return;
-    if (!usage) {
-        atoll_task_note(task, "usage", json_object());
-        usage = json_object_get(task->facts, "usage");
-    }
-    sum = json_number_value(json_object_get(usage, name)) + value;
+    usage = object_fact(task, "usage");
+    sum = json_number_value(json_object_get(usage, name)) + value -
+          json_number_value(json_object_get(counted, name));
+    if (counted)
+        (void)json_object_set_new(counted, name, json_real(value));
+    if (json_is_true(json_object_get(rule, "total")))
+        sum = value;
     (void)json_object_set_new(usage, name,
                               whole && sum < 9e15 ? json_integer((json_int_t)sum) : json_real(sum));
 }
@@ -301,16 +447,16 @@ static void add_part(struct atoll_task *task, const json_t *rule, const json_t *
     const char *before = atoll_task_fact(task, "output");
     json_t *whole;
 
-    if (part &&
-        (json_object_get(task->facts, OUTPUT_ENDED) || strlen(before) + strlen(part) > PARTS_MAX))
+    if (part && (json_object_get(task->facts, ATOLL_TASK_OUTPUT_ENDED) ||
+                 strlen(before) + strlen(part) > PARTS_MAX))
         before = "";
     whole = part ? json_sprintf("%s%s", before, part) : NULL;
     if (whole) {
-        (void)json_object_del(task->facts, OUTPUT_ENDED);
+        (void)json_object_del(task->facts, ATOLL_TASK_OUTPUT_ENDED);
         atoll_task_note(task, "output", whole);
     }
     if (json_is_true(json_object_get(rule, "outputEnds")))
-        atoll_task_note(task, OUTPUT_ENDED, json_true());
+        atoll_task_note(task, ATOLL_TASK_OUTPUT_ENDED, json_true());
 }
 
 /* A rule: {match: {type: result}, output: result, error: …, session: session_id, inputTokens: usage/…}. */
@@ -324,6 +470,7 @@ static void apply(struct atoll_task *task, const json_t *rule, const json_t *lin
     } numbers[] = {{"inputTokens", "input_tokens", true},
                    {"outputTokens", "output_tokens", true},
                    {"costUsd", "cost_usd", false}};
+    json_t *counted;
 
     if (!matches(line, json_object_get(rule, "match")))
         return;
@@ -334,11 +481,13 @@ static void apply(struct atoll_task *task, const json_t *rule, const json_t *lin
             atoll_task_note(task, texts[i][1], json_copy((json_t *)(uintptr_t)value));
     }
     add_part(task, rule, line);
+    counted = counted_by(task, rule, line);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(numbers); i++) {
         const char *path = json_string_value(json_object_get(rule, numbers[i].rule));
         const json_t *value = path ? value_at(line, path) : NULL;
         if (json_is_number(value))
-            add_number(task, numbers[i].name, json_number_value(value), numbers[i].whole);
+            add_number(task, rule, counted, numbers[i].name, json_number_value(value),
+                       numbers[i].whole);
     }
 }
 

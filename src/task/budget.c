@@ -50,6 +50,52 @@ void atoll_task_budget_usage(struct atoll_task *task)
         exceed(task, "costUsd", cost);
 }
 
+/* --- what agents report --- */
+
+/* The members of a budget that only the agent can count, and the fields of rules for its output. */
+static const struct {
+    const char *name, *fields[2];
+} reported[] = {{"tokens", {"inputTokens", "outputTokens"}}, {"costUsd", {"costUsd", "costUsd"}}};
+
+/* Whether a rule for the output has it; `early`: one that is not about the total at the end. */
+static bool reports(const json_t *agent, size_t which, bool early)
+{
+    const json_t *rules = json_object_get(agent, "output");
+
+    for (size_t i = 0; i < json_array_size(rules); i++) {
+        const json_t *rule = json_array_get(rules, i);
+        if (early && json_is_true(json_object_get(rule, "total")))
+            continue;
+        if (json_object_get(rule, reported[which].fields[0]) ||
+            json_object_get(rule, reported[which].fields[1]))
+            return true;
+    }
+    return false;
+}
+
+int atoll_task_budget_check(const json_t *budget, const struct atoll_task_agent *agent,
+                            struct atoll_error *err)
+{
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(reported); i++)
+        if (json_object_get(budget, reported[i].name) && !reports(agent->object, i, false))
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "budget.%s: the agent %.64s does not report it; give cpuSeconds or "
+                              "wallSeconds",
+                              reported[i].name, agent->name);
+    return 0;
+}
+
+void atoll_task_budget_warn(struct atoll_task *task, const json_t *agent)
+{
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(reported); i++)
+        if (budget_of(task, reported[i].name) > 0 && !reports(agent, i, true))
+            atoll_task_log(
+                task, "info",
+                "the agent reports budget.%s only at its end; cpuSeconds and wallSeconds "
+                "end it earlier",
+                reported[i].name);
+}
+
 /* --- figures --- */
 
 /* A request for figures; the task may be gone when they come. */

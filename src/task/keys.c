@@ -13,10 +13,13 @@
 #define PLACEHOLDER "kept-outside-by-atoll"
 #define FROM_ENVIRONMENT "{\"source\":\"environment of the daemon\"}"
 
-/* How servers want their keys. */
-static const struct {
+/* How a server wants a key. */
+struct rule {
     const char *name, *domain, *header, *before;
-} rules[] = {
+};
+
+/* Of keys that many agents use; an agent's "keyServers" has others. */
+static const struct rule rules[] = {
     {"ANTHROPIC_API_KEY", "api.anthropic.com", "x-api-key", ""},
     {"CLAUDE_CODE_OAUTH_TOKEN", "api.anthropic.com", "Authorization", "Bearer "},
     {"OPENAI_API_KEY", "api.openai.com", "Authorization", "Bearer "},
@@ -24,6 +27,25 @@ static const struct {
     {"AI_GATEWAY_API_KEY", "ai-gateway.vercel.sh", "Authorization", "Bearer "},
     {"GITHUB_TOKEN", "api.github.com", "Authorization", "Bearer "},
 };
+
+static bool find_rule(const json_t *agent, const char *name, struct rule *ret)
+{
+    const json_t *own = json_object_get(json_object_get(agent, "keyServers"), name);
+    const char *before = json_string_value(json_object_get(own, "before"));
+
+    if (own) {
+        *ret =
+            (struct rule){name, json_string_value(json_object_get(own, "host")),
+                          json_string_value(json_object_get(own, "header")), before ? before : ""};
+        return true;
+    }
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(rules); i++)
+        if (strcmp(rules[i].name, name) == 0) {
+            *ret = rules[i];
+            return true;
+        }
+    return false;
+}
 
 static const char *daemon_variable(const struct atoll_task *task, const char *name)
 {
@@ -88,30 +110,36 @@ bool atoll_task_has_rule(const json_t *transforms, const char *domain)
     return false;
 }
 
-static void add_rule(json_t *transforms, size_t i)
+static void add_rule(json_t *transforms, const struct rule *rule)
 {
-    json_t *value = json_sprintf("%s${secret.%s}", rules[i].before, rules[i].name);
+    json_t *value = json_sprintf("%s${secret.%s}", rule->before, rule->name);
 
-    (void)json_array_append_new(transforms, json_pack("{s:s, s:{s:o}}", "domain", rules[i].domain,
-                                                      "headers", rules[i].header, value));
+    (void)json_array_append_new(transforms, json_pack("{s:s, s:{s:o}}", "domain", rule->domain,
+                                                      "headers", rule->header, value));
 }
 
-/* A task may send requests elsewhere: then the rules would not reach them. */
-static bool has_other_server(const struct atoll_task *task)
+/* The first variable that names a server, such as OPENAI_BASE_URL; NULL: none. */
+static const char *server_variable(const json_t *env)
 {
     static const char *const ends[] = {"_BASE_URL", "_API_BASE", "_HOST"};
     const char *name;
     json_t *value;
 
-    json_object_foreach((json_t *)(uintptr_t)atoll_task_object(task, "env"), name, value)
+    json_object_foreach((json_t *)(uintptr_t)env, name, value)
     {
         for (size_t i = 0; i < ATOLL_ARRAY_LEN(ends); i++) {
             size_t n = strlen(name), k = strlen(ends[i]);
             if (n > k && strcmp(name + n - k, ends[i]) == 0)
-                return true;
+                return name;
         }
     }
-    return false;
+    return NULL;
+}
+
+/* A task may send requests elsewhere: then the rules would not reach them. */
+static bool has_other_server(const struct atoll_task *task)
+{
+    return server_variable(atoll_task_object(task, "env")) != NULL;
 }
 
 json_t *atoll_task_network(json_t *sandbox)
@@ -144,19 +172,21 @@ static int add_rules(struct atoll_task *task, const json_t *agent, json_t *netwo
                      struct atoll_error *err)
 {
     json_t *outside = json_array(), *transforms = json_object_get(network, "transforms");
+    const json_t *keys = json_object_get(agent, "keys");
+    struct rule rule;
     int r = 0;
 
     transforms = transforms ? json_incref(transforms) : json_array();
-    for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(rules); i++) {
-        const char *name = rules[i].name;
-        if (!is_listed(json_object_get(agent, "keys"), name) ||
+    for (size_t i = 0; r == 0 && i < json_array_size(keys); i++) {
+        const char *name = json_string_value(json_array_get(keys, i));
+        if (!find_rule(agent, name, &rule) ||
             json_object_get(atoll_task_object(task, "env"), name) ||
-            atoll_task_has_rule(transforms, rules[i].domain))
+            atoll_task_has_rule(transforms, rule.domain))
             continue;
         r = store_variable(task, name, err);
         if (r < 0 || !is_secret(task, name))
             continue;
-        add_rule(transforms, i);
+        add_rule(transforms, &rule);
         (void)json_array_append_new(outside, json_string(name));
     }
     if (r == 0 && json_array_size(outside) > 0) {
@@ -168,15 +198,77 @@ static int add_rules(struct atoll_task *task, const json_t *agent, json_t *netwo
     return r;
 }
 
+static bool wants_egress(const struct atoll_task *task)
+{
+    const char *wanted = atoll_task_text(task, "keys");
+
+    return wanted && strcmp(wanted, "egress") == 0;
+}
+
+/* Variables that would bring a key inside, or requests to another server. */
+static int check_variables(const json_t *env, const json_t *keys, struct atoll_error *err)
+{
+    const char *other = server_variable(env);
+
+    for (size_t i = 0; i < json_array_size(keys); i++) {
+        const char *name = json_string_value(json_array_get(keys, i));
+        if (json_object_get(env, name))
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "\"keys\": \"egress\" keeps keys outside of the sandbox, but "
+                              "\"env\" has %.100s: store it with `atoll secret create %.100s` and "
+                              "leave it out of \"env\"",
+                              name, name);
+    }
+    return other ? atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "\"keys\": \"egress\" puts keys into requests to their own servers, "
+                              "but \"env\" names another one by %.100s: leave it out, or give "
+                              "\"keys\": \"environment\"",
+                              other)
+                 : 0;
+}
+
+int atoll_task_keys_check(const struct atoll_task *task, const json_t *agent,
+                          struct atoll_error *err)
+{
+    const json_t *keys = json_object_get(agent, "keys");
+    const json_t *sandbox = atoll_task_object(task, "sandbox");
+    struct rule rule;
+
+    if (!wants_egress(task) || json_array_size(keys) == 0)
+        return 0;
+    if (atoll_task_text(task, "sandboxId"))
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+                          "\"keys\": \"egress\" needs a new sandbox, whose network gets header "
+                          "rules: leave \"sandboxId\" out, or give \"keys\": \"environment\"");
+    if (check_variables(atoll_task_object(task, "env"), keys, err) < 0 ||
+        check_variables(json_object_get(sandbox, "env"), keys, err) < 0)
+        return -EINVAL;
+    for (size_t i = 0; i < json_array_size(keys); i++) {
+        const char *name = json_string_value(json_array_get(keys, i));
+        if (!find_rule(agent, name, &rule) &&
+            (is_secret(task, name) || daemon_variable(task, name)))
+            return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+                              "\"keys\": \"egress\" cannot keep %.100s outside: it is not known "
+                              "which server wants it in which header; \"keyServers\" of the agent "
+                              "in the registry says so, and \"keys\": \"environment\" gives it to "
+                              "the agent",
+                              name);
+    }
+    return 0;
+}
+
 int atoll_task_keys_plan(struct atoll_task *task, const json_t *agent, json_t *sandbox,
                          struct atoll_error *err)
 {
     const char *wanted = atoll_task_text(task, "keys");
     json_t *network;
 
+    (void)json_object_del(task->facts, "keys_outside"); /* of an earlier sandbox */
     if (json_array_size(json_object_get(agent, "keys")) == 0 ||
         (wanted ? strcmp(wanted, "environment") == 0 : has_other_server(task)))
         return 0;
+    if (atoll_task_keys_check(task, agent, err) < 0)
+        return -EINVAL;
     network = atoll_task_network(sandbox);
     if (!network && wanted)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
@@ -187,20 +279,35 @@ int atoll_task_keys_plan(struct atoll_task *task, const json_t *agent, json_t *s
 
 /* --- variables --- */
 
+/* Whether another key for the same server is in use: this one would only confuse the agent. */
+static bool has_another(const json_t *agent, const json_t *outside, const char *name)
+{
+    struct rule rule, other;
+
+    for (size_t i = 0; find_rule(agent, name, &rule) && i < json_array_size(outside); i++)
+        if (find_rule(agent, json_string_value(json_array_get(outside, i)), &other) &&
+            strcmp(rule.domain, other.domain) == 0)
+            return true;
+    return false;
+}
+
 /* 1: the agent gets it, or something in its place; 0: there is no such key. */
-int atoll_task_key_variable(const struct atoll_task *task, const char *name, struct atoll_buf *out)
+int atoll_task_key_variable(const struct atoll_task *task, const json_t *agent, const char *name,
+                            struct atoll_buf *out)
 {
     const json_t *outside = json_object_get(task->facts, "keys_outside");
+    bool found;
 
     if (json_object_get(atoll_task_object(task, "env"), name))
         return 1;
     if (is_listed(outside, name))
         return atoll_buf_appends(out, PLACEHOLDER) < 0 ? -ENOMEM : 1;
-    /* Another key for the same server is in use: this one would only confuse the agent. */
-    for (size_t i = 0; json_array_size(outside) > 0 && i < ATOLL_ARRAY_LEN(rules); i++)
-        for (size_t k = 0; strcmp(rules[i].name, name) == 0 && k < ATOLL_ARRAY_LEN(rules); k++)
-            if (k != i && strcmp(rules[i].domain, rules[k].domain) == 0 &&
-                is_listed(outside, rules[k].name))
-                return 0;
-    return atoll_task_key_value(task, name, out);
+    if (has_another(agent, outside, name))
+        return 0;
+    found = atoll_task_key_value(task, name, out);
+    if (found && wants_egress(task)) { /* the request's own header rules, or none: never the key */
+        atoll_buf_clear(out);
+        return atoll_buf_appends(out, PLACEHOLDER) < 0 ? -ENOMEM : 1;
+    }
+    return found;
 }

@@ -135,8 +135,13 @@ static void agent_done(struct atoll_task *task, const struct atoll_exec_result *
 
 static void start_agent(struct atoll_task *task)
 {
-    static const char *const results[] = {"output", "usage", "agent_error", "agent_session",
-                                          "exit_code"};
+    static const char *const results[] = {"output",
+                                          "usage",
+                                          "agent_error",
+                                          "agent_session",
+                                          "exit_code",
+                                          ATOLL_TASK_COUNTED,
+                                          ATOLL_TASK_OUTPUT_ENDED};
     char **argv = NULL, **env = NULL;
     const json_t *agent;
     struct atoll_error error;
@@ -152,6 +157,8 @@ static void start_agent(struct atoll_task *task)
     atoll_buf_clear(&task->said);
     if (r == 0)
         r = atoll_task_agent_env(task, agent, &env, &error);
+    if (r == 0)
+        atoll_task_budget_warn(task, agent);
     if (r == 0 && !(argv = atoll_task_agent_argv(task, agent)))
         r = atoll_fail_errno(&error, ENOMEM, "the command of the agent");
     if (r == 0)

@@ -66,7 +66,7 @@ int atoll_task_agent_now(struct atoll_task *task, const json_t **ret, struct ato
 }
 
 /* Without a network in the request: what the repository, the agent and its MCP servers need, and nothing else. */
-static int add_network(const struct atoll_task *task, const json_t *agent, json_t *sandbox,
+static int add_network(struct atoll_task *task, const json_t *agent, json_t *sandbox,
                        struct atoll_error *err)
 {
     json_t *allow = json_array();
@@ -80,10 +80,13 @@ static int add_network(const struct atoll_task *task, const json_t *agent, json_
     }
     for (size_t i = 0; i < json_array_size(hosts); i++)
         (void)json_array_append(allow, json_array_get(hosts, i));
+    (void)json_object_del(task->facts, ATOLL_TASK_OWN_NETWORK);
     if (json_array_size(allow) > 0 && !json_object_get(sandbox, "network") &&
-        !json_object_get(sandbox, "networkMode"))
+        !json_object_get(sandbox, "networkMode")) {
+        atoll_task_note(task, ATOLL_TASK_OWN_NETWORK, json_true());
         (void)json_object_set_new(sandbox, "network",
                                   json_pack("{s:s, s:O}", "mode", "bridge", "allow", allow));
+    }
     json_decref(allow);
     return r;
 }

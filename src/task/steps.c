@@ -15,7 +15,6 @@
 #define RETRY_MAX_MS 60000
 #define WHO "a task"
 
-static void set_up(struct atoll_task *task);
 static void check(struct atoll_task *task);
 static void clean_up(struct atoll_task *task);
 
@@ -29,7 +28,7 @@ static const struct {
     {"install", "installing the agent", 5, 1800, 1, atoll_task_install},
     {"clone", "getting the repository", 15, 1800, 3, atoll_task_source},
     {"branch", "making the branch", 22, 300, 1, atoll_task_branch},
-    {"setup", "setting up", 25, 1800, 1, set_up},
+    {"setup", "setting up", 25, 1800, 1, atoll_task_set_up},
     {"run", "running the agent", 45, 0, 1, atoll_task_run_agent},
     {"check", "checking the result", 75, 1800, 1, check},
     {"capture", "comparing the files", 80, 600, 1, atoll_task_capture},
@@ -363,50 +362,6 @@ void atoll_task_shell(struct atoll_task *task, const char *name, const char *tex
                                                                 .shown = text,
                                                                 .timeout_ms = SETUP_TIMEOUT_MS,
                                                                 .done = done});
-}
-
-/* What package managers are told to do with the files that name dependencies. */
-static const char set_up_script[] =
-    "set -e\n"
-    "[ ! -f package-lock.json ] || npm ci\n"
-    "[ -f package-lock.json ] || [ ! -f package.json ] || npm install\n"
-    "[ ! -f requirements.txt ] || pip install -r requirements.txt\n"
-    "[ ! -f go.mod ] || go mod download\n"
-    "[ ! -f Cargo.toml ] || cargo fetch\n";
-
-/* What was found out by itself may be wrong: the agent can still do its work. */
-static void set_up_tried(struct atoll_task *task, const struct atoll_exec_result *result,
-                         const char *tail ATOLL_UNUSED, const struct atoll_error *error)
-{
-    if (error || result->kind != ATOLL_END_EXITED || result->code != 0)
-        atoll_task_log(task, "info",
-                       "dependencies are not installed; \"setup\" of the task is the command for "
-                       "it, or \"none\"");
-    atoll_task_step_done(task, NULL);
-}
-
-static bool has_network(const struct atoll_task *task)
-{
-    const struct atoll_sandbox *sandbox =
-        atoll_engine_find(task->tasks->config.engine, atoll_task_fact(task, "sandbox_id"));
-    struct atoll_sandbox_view view;
-
-    if (sandbox)
-        atoll_sandbox_get(sandbox, &view);
-    return sandbox && view.options.network != ATOLL_NETWORK_NONE;
-}
-
-static void set_up(struct atoll_task *task)
-{
-    const char *setup = atoll_task_text(task, "setup");
-    bool automatic = !setup || strcmp(setup, "auto") == 0;
-
-    if (setup && !automatic && strcmp(setup, "none") != 0)
-        atoll_task_shell(task, "setup", setup, atoll_task_command_ended);
-    else if (automatic && atoll_task_has_repository(task) && has_network(task))
-        atoll_task_shell(task, "setup", set_up_script, set_up_tried);
-    else
-        atoll_task_step_done(task, NULL);
 }
 
 static void check(struct atoll_task *task)

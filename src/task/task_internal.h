@@ -65,6 +65,12 @@ struct atoll_tasks {
     struct atoll_oauth *oauth;
 };
 
+/* An agent of the registry. */
+struct atoll_task_agent {
+    const char *name;
+    const json_t *object;
+};
+
 /* tasks.c */
 struct atoll_task *atoll_task_get(struct atoll_tasks *tasks, const char *tenant, const char *id,
                                   struct atoll_error *err);
@@ -120,6 +126,13 @@ double atoll_task_number(const struct atoll_task *task, const json_t *agent, con
 int atoll_task_agent_now(struct atoll_task *task, const json_t **ret,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* setup.c: a step */
+#define ATOLL_TASK_OWN_NETWORK "_own_network" /* fact: the policy of the sandbox is the task's */
+void atoll_task_set_up(struct atoll_task *task);
+/* Names of the setups of the registry that fit a directory with these files, one in each line. Owned by the
+ * caller. */
+json_t *atoll_task_setups(const struct atoll_registry *registry, const char *lines);
+
 /* run.c: steps */
 void atoll_task_install(struct atoll_task *task);
 void atoll_task_run_agent(struct atoll_task *task);
@@ -135,6 +148,11 @@ void atoll_task_explain(const struct atoll_task *task, const json_t *agent,
                         struct atoll_error *err);
 
 /* budget.c: what a task uses */
+/* Whether the agent reports what the budget limits. INVALID_ARGUMENT. */
+int atoll_task_budget_check(const json_t *budget, const struct atoll_task_agent *agent,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Says in the log what the agent reports only at its end. */
+void atoll_task_budget_warn(struct atoll_task *task, const json_t *agent);
 void atoll_task_budget_begin(struct atoll_task *task);
 /* For a retry. */
 void atoll_task_budget_forget(struct atoll_task *task);
@@ -264,12 +282,17 @@ void atoll_task_capture(struct atoll_task *task); /* a step: makes the diff */
 void atoll_task_capture_now(struct atoll_task *task, atoll_done_fn *done);
 
 /* agents.c: agents of the registry */
-struct atoll_task_agent {
-    const char *name;
-    const json_t *object;
-};
+#define ATOLL_TASK_OUTPUT_ENDED "_output_ended" /* fact: the next part begins another output */
+#define ATOLL_TASK_COUNTED "_counted"           /* fact: usage by ids of lines */
 int atoll_task_agent_find(const struct atoll_tasks *tasks, const json_t *request,
                           struct atoll_task_agent *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Adds the agent's own model and system prompt to a request that has none. FAILED_PRECONDITION. */
+int atoll_task_agent_defaults(const struct atoll_tasks *tasks, json_t *request,
+                              const struct atoll_task_agent *agent,
+                              struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Whether the agent has a place for each value that the request has. INVALID_ARGUMENT. */
+int atoll_task_agent_takes(const json_t *request, const struct atoll_task_agent *agent,
+                           struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The command line with the instruction, model and so on in place. The array and its texts are owned by
  * the caller: atoll_task_strings_free(). NULL: out of memory. */
 char **atoll_task_agent_argv(const struct atoll_task *task, const json_t *agent);
@@ -282,6 +305,10 @@ void atoll_task_agent_line(struct atoll_task *task, const json_t *agent, const c
                            size_t n);
 
 /* keys.c: keys of agents */
+/* Whether a task with "keys": "egress" can keep all its keys outside. INVALID_ARGUMENT,
+ * FAILED_PRECONDITION. */
+int atoll_task_keys_check(const struct atoll_task *task, const json_t *agent,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Adds header rules to the network of the sandbox, as a request of POST /api/sandboxes: the keys that they
  * put into requests need not be inside. FAILED_PRECONDITION: the task wants that, and it cannot be. */
 int atoll_task_keys_plan(struct atoll_task *task, const json_t *agent, json_t *sandbox,
@@ -292,7 +319,7 @@ bool atoll_task_has_rule(const json_t *transforms, const char *domain);
 json_t *atoll_task_network(json_t *sandbox);
 /* Appends what the agent gets as this variable; nothing if "env" of the task has it. Returns 1 if there is
  * such a key, 0 if not. The caller erases the buffer. */
-int atoll_task_key_variable(const struct atoll_task *task, const char *name,
+int atoll_task_key_variable(const struct atoll_task *task, const json_t *agent, const char *name,
                             struct atoll_buf *out) ATOLL_MUST_CHECK;
 /* Appends the value of a key. False: there is no such key. */
 bool atoll_task_key_value(const struct atoll_task *task, const char *name,

@@ -438,6 +438,12 @@ int atoll_tasks_start(struct atoll_tasks *tasks, const char *tenant, json_t *req
     int r = atoll_task_agent_find(tasks, request, &agent, err);
 
     if (r == 0)
+        r = atoll_task_agent_defaults(tasks, request, &agent, err);
+    if (r == 0)
+        r = atoll_task_agent_takes(request, &agent, err);
+    if (r == 0)
+        r = atoll_task_budget_check(json_object_get(request, "budget"), &agent, err);
+    if (r == 0)
         r = atoll_task_runtime(tasks, request, &runtime, err);
     if (r == 0)
         r = atoll_task_split_url(request, err);

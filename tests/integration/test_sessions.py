@@ -542,7 +542,7 @@ def test_start_command_and_default_timeout(own):
 
 def test_kinds_for_later(own):
     _, rest, registry = own
-    for kind, text in [("agents", "environment: Python3\ntools: [t]\nprompt: p\n"),
+    for kind, text in [("agents", "environment: Python3\nmodel: m\nprompt: p\n"),
                        ("tools", "description: d\ncommand: [x]\nparameters: {type: object}\n"),
                        ("prompts", "text: hello\n")]:
         (registry / kind).mkdir(exist_ok=True)

@@ -8,7 +8,7 @@ import pytest
 
 from daemons import BUILD, ROOT, running, wait_until
 from git_server import PASSWORD, USER, GitServer, git
-from networks import FAR, networked
+from networks import FAR, Web, networked
 from rest import Rest
 
 PORT = 8080
@@ -38,6 +38,18 @@ options:
 """
 ABSENT = "environment: Bash\ncheck: command -v no-such-agent\ncommand: [no-such-agent]\n"
 UNCHECKED = "environment: Bash\ncommand: [sh, -c, 'exec no-such-agent']\n"
+# What installs dependencies is a file of the registry, too: here a page of another server is one. The second one would
+# install the same.
+SETUPS = {"got": """group: pages
+order: 1
+files: [pages.lock]
+command: curl -sf --max-time 20 http://two.test/page > got.txt
+hosts: [two.test]
+""", "other": """group: pages
+order: 2
+files: [pages.txt, pages.lock]
+command: echo other >> got.txt
+"""}
 # It begins in the directory of tasks, and can write only below the state directory.
 HOOK = """#!/bin/sh
 cat > input.json || exit 1
@@ -54,6 +66,9 @@ def world(tmp_path_factory):
     shutil.copytree(ROOT / "registry", registry)
     for name, text in {"flaky": FLAKY, "layered": INSTALLED, "absent": ABSENT, "unchecked": UNCHECKED}.items():
         (registry / "agents" / f"{name}.yaml").write_text(text)
+    (registry / "setups").mkdir(exist_ok=True)
+    for name, text in SETUPS.items():
+        (registry / "setups" / f"{name}.yaml").write_text(text)
     hook.write_text(HOOK)
     hook.chmod(0o755)
     with networked(ATOLL_REGISTRY=str(registry), ATOLL_PULL_REQUEST_HOOK=str(hook)) as daemon:
@@ -233,6 +248,32 @@ def test_a_branch_that_moved(world):
     remove(world, task)
 
 
+def test_dependencies_are_installed(world):
+    """The hosts that this takes become part of a policy that the task has made, after the files of the repository are
+    known; with a policy of the request, the log says what it lacks."""
+    world.git.make("public/locked")
+    clone = world.networks.directory / "locked"
+    git("clone", "-q", world.networks.directory / "git" / "public" / "locked.git", clone)
+    (clone / "pages.lock").write_text("page\n")
+    git("add", "-A", cwd=clone)
+    git("commit", "-qm", "locked", cwd=clone)
+    git("push", "-q", "origin", "HEAD", cwd=clone)
+    web = Web(world.networks.far.listen(FAR[1], 80), "pages")
+
+    def install(**more):
+        task = run(world, "cat got.txt || true; curl -s --max-time 20 http://three.test/ || echo denied", autoCleanup=True, push=False,
+                   repo=f"http://one.test:{PORT}/public/locked.git", **more)
+        assert task["state"] == "succeeded", task
+        return task["output"], world.rest.call("GET", f"/api/tasks/{task['id']}/log").body.decode()
+    output, log = install()
+    assert output == "pages two.test /page\ndenied\n" and "may reach two.test" in log, log
+    output, log = install(sandbox={"network": {"mode": "bridge", "allow": ["one.test"]}})
+    assert output == "denied\n" and "does not allow two.test" in log, log
+    output, log = install(setup="none")
+    assert output == "denied\n" and "two.test" not in log
+    web.close()
+
+
 def test_a_server_that_wants_no_password(world):
     world.git.make("public/open")
     task = run(world, "echo 1 > new", repo=f"http://one.test:{PORT}/public/open.git", branch="open",
@@ -290,7 +331,9 @@ def test_lists_are_filtered(world):
 @pytest.mark.parametrize("member", [
     {"budget": {"tokens": 0}}, {"budget": {"words": 1}}, {"budget": 7}, {"steps": {"no": {}}}, {"steps": {"run": {"tries": 99}}},
     {"priority": "high"}, {"pullRequest": {"title": 7}}, {"pullRequest": 7}, {"stallCpuPercent": -1}, {"resources": 7},
-    {"requirements": 7}, {"resources": {"memoryMB": -1}},
+    {"requirements": 7}, {"resources": {"memoryMB": -1}}, {"budget": {"tokens": 5}}, {"budget": {"costUsd": 5}},
+    {"agent": "flaky", "model": "m"}, {"agent": "flaky", "systemPrompt": "s"}, {"agent": "aider", "resume": "s"},
+    {"agent": "codex", "allowedTools": ["Read"]},
 ])
 def test_what_is_refused(world, member):
     assert world.rest.call("POST", "/api/tasks", {"instruction": "x", **member}).status == 400

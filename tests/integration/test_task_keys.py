@@ -26,6 +26,14 @@ command: [/bin/sh, -ec, "{instruction}"]
 keys: [%s]
 hosts: [%s]
 """ % (", ".join(KEYS), ", ".join(sorted({domain for domain, _, _ in KEYS.values()})))
+OTHER = """environment: Bash
+command: [/bin/sh, -ec, "{instruction}"]
+keys: [OTHER_KEY]
+hosts: [api.github.com]
+"""
+SERVERS = """keyServers:
+  OTHER_KEY: {host: api.github.com, header: X-Other, before: "Key "}
+"""
 
 
 class Noting(Page):
@@ -38,7 +46,8 @@ class Noting(Page):
 def world(tmp_path_factory):
     registry = tmp_path_factory.mktemp("registry") / "registry"
     shutil.copytree(ROOT / "registry", registry)
-    (registry / "agents" / "asking.yaml").write_text(AGENT)
+    for name, text in (("asking", AGENT), ("unknown", OTHER), ("other", OTHER + SERVERS)):
+        (registry / "agents" / f"{name}.yaml").write_text(text)
     with networked(ATOLL_REGISTRY=str(registry), OPENAI_API_KEY=OWN) as daemon:
         domains = sorted({domain for domain, _, _ in KEYS.values()})
         with (daemon.networks.directory / "hosts").open("a") as hosts:
@@ -86,6 +95,46 @@ def test_where_a_key_cannot_stay_outside(world):
     task = run(world, "OPENAI_API_KEY", env={"OPENAI_BASE_URL": "https://api.openai.com/"})
     assert task["output"].endswith(f"key={OWN}\n")  # the agent may ask another server
     assert world.rest.call("POST", "/api/tasks", {"instruction": "x", "keys": "here"}).status == 400
+
+
+def test_egress_refuses_a_key_that_would_come_inside(world):
+    """Without "egress" each of these tasks gives the key to the agent."""
+    box = world.rest.call("POST", "/api/sandboxes", {"workdir": "/work"}).json["id"]
+    agents = f"/api/sandboxes/{box}/agents"
+    body = {"agent": "asking", "instruction": "echo key=$OPENAI_API_KEY"}
+    task = world.rest.call("POST", agents, body, wait="true").json
+    assert task["output"] == f"key={OWN}\n", task
+    own = {"agent": "asking", "autoCleanup": True, "instruction": "echo key=$OPENAI_API_KEY", "env": {"OPENAI_API_KEY": "mine"}}
+    assert world.rest.call("POST", "/api/tasks", own, wait="true").json["output"] == "key=mine\n"
+    for path, status, words, more in (
+            (agents, 409, "a new sandbox", {}),
+            ("/api/tasks", 409, "a new sandbox", {"sandboxId": box}),
+            ("/api/tasks", 400, "OPENAI_API_KEY", {"env": {"OPENAI_API_KEY": "mine"}}),
+            ("/api/tasks", 400, "OPENAI_API_KEY", {"sandbox": {"env": {"OPENAI_API_KEY": "mine"}}}),
+            ("/api/tasks", 400, "OPENAI_BASE_URL", {"env": {"OPENAI_BASE_URL": "https://two.test/"}})):
+        answer = world.rest.call("POST", path, {**body, "keys": "egress", **more})
+        assert answer.status == status and words in answer.error["message"], (path, more, answer.body)
+    world.rest.delete(f"/api/sandboxes/{box}")
+
+
+def test_a_key_that_only_its_agent_knows(world):
+    """The agent's file says which server wants it; without that, it cannot stay outside."""
+    assert world.rest.post("/api/secrets", {"name": "OTHER_KEY", "value": "canary-other-77"}).status == 201
+    body = {"agent": "other", "keys": "egress", "instruction": "curl -sf https://api.github.com/; echo key=$OTHER_KEY",
+            "autoCleanup": True}
+    answer = world.rest.call("POST", "/api/tasks", {**body, "agent": "unknown"})
+    assert answer.status == 409 and "keyServers" in answer.error["message"], answer.body
+    del world.web.headers[:]
+    task = world.rest.call("POST", "/api/tasks", body, wait="true").json
+    assert task["state"] == "succeeded" and task["keys_outside"] == ["OTHER_KEY"], task
+    assert task["output"].endswith("key=kept-outside-by-atoll\n")
+    assert {key.lower(): text for key, text in world.web.headers[0].items()}["x-other"] == "Key canary-other-77"
+    # What the request's own header rules do is up to it, but the key is not inside.
+    rules = [{"domain": "api.github.com", "headers": {"X-Other": "own"}}]
+    task = world.rest.call("POST", "/api/tasks", {**body, "sandbox": {"network": {"mode": "bridge", "transforms": rules}}},
+                           wait="true").json
+    assert task["state"] == "succeeded" and "canary" not in task["output"], task
+    assert world.rest.delete("/api/secrets/OTHER_KEY").status == 204
 
 
 HOSTILE = r"""python3 - <<'END'

@@ -106,6 +106,80 @@ static void lines_of_output_become_facts(void **state)
     json_decref(agent);
 }
 
+/* A message in several lines counts once, whatever comes between them; the total at the end is what counts. */
+static void usage_is_not_counted_twice(void **state)
+{
+    json_t *agent = json_loads(
+        "{\"output\": [{\"match\": {\"type\": \"part\"}, \"id\": \"id\", \"inputTokens\": \"in\"},"
+        " {\"match\": {\"type\": \"end\"}, \"total\": true, \"inputTokens\": \"in\"}]}",
+        0, NULL);
+    struct atoll_task *task = task_of("{}");
+    const char *const lines[] = {"{\"type\": \"part\", \"id\": \"a\", \"in\": 10}",
+                                 "{\"type\": \"part\", \"id\": \"b\", \"in\": 3}",
+                                 "{\"type\": \"part\", \"id\": \"a\", \"in\": 12}",
+                                 "{\"type\": \"part\", \"in\": 5}"};
+    json_t *usage;
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(lines); i++)
+        say(task, agent, lines[i]);
+    usage = json_object_get(task->facts, "usage");
+    assert_int_equal(json_integer_value(json_object_get(usage, "input_tokens")), 12 + 3 + 5);
+    say(task, agent, "{\"type\": \"end\", \"in\": 18}");
+    assert_int_equal(json_integer_value(json_object_get(usage, "input_tokens")), 18);
+    task_done(task);
+    json_decref(agent);
+}
+
+/* Of a budget, what the agent does not report is refused by its name. */
+static void a_budget_is_for_what_the_agent_reports(void **state)
+{
+    struct atoll_task_agent agent = {
+        "counter", json_loads("{\"output\": [{\"match\": {}, \"outputTokens\": \"n\"}]}", 0, NULL)};
+    json_t *tokens = json_loads("{\"tokens\": 5, \"cpuSeconds\": 1}", 0, NULL),
+           *cost = json_loads("{\"costUsd\": 5}", 0, NULL);
+    struct atoll_error error;
+
+    (void)state;
+    assert_int_equal(atoll_task_budget_check(tokens, &agent, &error), 0);
+    assert_int_equal(atoll_task_budget_check(NULL, &agent, &error), 0);
+    assert_true(atoll_task_budget_check(cost, &agent, &error) < 0);
+    assert_int_equal(error.kind, ATOLL_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.text, "budget.costUsd: the agent counter does not report it"));
+    json_decref((json_t *)(uintptr_t)agent.object);
+    json_decref(tokens);
+    json_decref(cost);
+}
+
+/* A value without a place in the agent's file is refused by its name, and {prompt} has two. */
+static void a_value_needs_a_place(void **state)
+{
+    struct atoll_task_agent agent = {
+        "placing",
+        json_loads(
+            "{\"command\": [\"x\", \"{prompt}\"], \"model\": \"m0\", \"instructions\": \"Be brief.\","
+            " \"options\": {\"model\": [\"{model}\"]}, \"env\": {\"SESSION\": \"{resume}\"}}",
+            0, NULL)};
+    struct atoll_task *task = task_of("{\"instruction\": \"do it\", \"resume\": \"s\"}");
+    json_t *tools = json_loads("{\"allowedTools\": \"Read\"}", 0, NULL);
+    struct atoll_error error;
+    char **argv;
+
+    (void)state;
+    assert_int_equal(atoll_task_agent_defaults(NULL, task->request, &agent, &error), 0);
+    assert_int_equal(atoll_task_agent_takes(task->request, &agent, &error), 0);
+    argv = atoll_task_agent_argv(task, agent.object);
+    assert_string_equal(argv[1], "Be brief.\n\ndo it");
+    assert_string_equal(argv[2], "m0");
+    atoll_task_strings_free(argv);
+    assert_true(atoll_task_agent_takes(tools, &agent, &error) < 0);
+    assert_int_equal(error.kind, ATOLL_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.text, "the agent placing takes no allowedTools"));
+    json_decref(tools);
+    task_done(task);
+    json_decref((json_t *)(uintptr_t)agent.object);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -113,6 +187,9 @@ int main(void)
         cmocka_unit_test(subjects_are_one_short_line),
         cmocka_unit_test(the_command_line_has_what_the_task_gives),
         cmocka_unit_test(lines_of_output_become_facts),
+        cmocka_unit_test(usage_is_not_counted_twice),
+        cmocka_unit_test(a_budget_is_for_what_the_agent_reports),
+        cmocka_unit_test(a_value_needs_a_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
