@@ -317,6 +317,33 @@ def test_daytona_of_the_environment(service):
         assert len(said_at(service, "default")) == before
 
 
+def test_a_policy_is_changed_at_a_daytona_service(service):
+    """While the sandbox runs; what an earlier policy named is gone."""
+    there = Rest(service.daemon.socket)
+    with daemon_with(DAYTONA_API_KEY=service.key, DAYTONA_API_URL=f"{service.url}/daytona") as daemon:
+        wait_up(daemon, "daytona")
+        made = create(daemon, provider="daytona",
+                      network={"mode": "bridge", "default": "deny", "rules": [{"allow": "a.test"}]})
+        assert made.status == 201, made.body
+        rest, path = Rest(daemon.socket), f"/api/sandboxes/{made.json['id']}"
+
+        def shown():
+            box = max(there.get("/daytona/sandbox").json["items"], key=lambda box: box["createdAt"])
+            return [box.get(name) for name in ("networkBlockAll", "networkAllowList", "domainAllowList")]
+
+        assert shown() == [False, None, "a.test"]
+        changed = rest.put(f"{path}/network", {"default": "deny", "rules": [{"allow": "10.9.0.0/16"}]})
+        assert changed.status == 200 and shown() == [False, "10.9.0.0/16", None], (changed.body, shown())
+        refused = rest.put(f"{path}/network", {"default": "deny", "rules": [{"allow": "1.2.3.4:443"}]})
+        assert refused.status == 501 and "ports" in refused.error["message"], refused.body
+        assert rest.get(f"{path}/network").json == changed.json and shown() == [False, "10.9.0.0/16", None]
+        assert rest.put(f"{path}/network", {"default": "deny"}).status == 200
+        assert shown() == [True, None, None]
+        assert rest.put(f"{path}/network", {"default": "allow"}).status == 200
+        assert shown() == [False, None, None]
+        assert rest.delete(path).status == 204
+
+
 def test_vercel_of_the_environment(service):
     """The variables of the SDK are enough; what the service cannot do is refused before a sandbox is made."""
     with daemon_with(VERCEL_TOKEN=service.key, VERCEL_TEAM_ID="team_1", VERCEL_PROJECT_ID="prj_1",

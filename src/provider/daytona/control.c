@@ -232,6 +232,29 @@ int atoll_daytona_op_resume(struct atoll_sync_provider *base, const struct atoll
     return change(base, call, spec, "resume", "/start", ATOLL_REMOTE_RUNS, err);
 }
 
+/* All settings are sent, since the service keeps those that a request does not name. */
+int atoll_daytona_op_set_network(struct atoll_sync_provider *base,
+                                 const struct atoll_sync_call *call, const struct atoll_spec *spec,
+                                 const char *policy, struct atoll_error *err)
+{
+    static const char what[] = "change the network policy";
+    struct atoll_remote_provider *p = atoll_remote_of(base);
+    ATOLL_REMOTE_AUTOACCOUNT struct atoll_remote_account account = {0};
+    ATOLL_REMOTE_AUTOJSON json_t *body = json_pack("{s:b, s:s, s:s}", "networkBlockAll", false,
+                                                   "networkAllowList", "", "domainAllowList", "");
+    char path[PATH_MAX_LEN];
+    int r = body ? 0 : atoll_fail_errno(err, ENOMEM, "%s", what);
+
+    if (r == 0)
+        r = atoll_remote_about(p, spec, what, "/sandbox", "/network-settings", &account, path,
+                               sizeof(path), err);
+    if (r == 0)
+        r = atoll_daytona_network(policy, body, err);
+    return r < 0 ? r
+                 : atoll_remote_api_json(&account.api, call, what, "POST", path, json_incref(body),
+                                         NULL, err);
+}
+
 bool atoll_daytona_op_public_host(struct atoll_sync_provider *base, const struct atoll_spec *spec,
                                   char *out, size_t cap)
 {

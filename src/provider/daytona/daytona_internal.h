@@ -30,6 +30,9 @@ int atoll_daytona_op_pause(struct atoll_sync_provider *base, const struct atoll_
 int atoll_daytona_op_resume(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
                             const struct atoll_spec *spec,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_daytona_op_set_network(struct atoll_sync_provider *base,
+                                 const struct atoll_sync_call *call, const struct atoll_spec *spec,
+                                 const char *policy, struct atoll_error *err) ATOLL_MUST_CHECK;
 bool atoll_daytona_op_public_host(struct atoll_sync_provider *base, const struct atoll_spec *spec,
                                   char *out, size_t cap);
 
