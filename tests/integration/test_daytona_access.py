@@ -1,6 +1,11 @@
 """Daytona's control plane: what keys, tokens and tenants can reach, and what of it is bounded."""
 
+import base64
+import hashlib
+import hmac
 import json
+import time
+import urllib.parse
 
 import pytest
 from boxes import Box
@@ -98,6 +103,61 @@ def test_rotation_ends_signed_previews(world):
     assert visit(old) not in (valid, 200)
     assert world.writer.post(f"{path}/{old['token']}/expire").status == 404
     assert visit(world.writer.get(path).json) == valid
+
+
+def signed(key, method, path, expires):
+    mac = hmac.new(key.encode(), f"v1:files:{method}:{path}:{expires}".encode(), hashlib.sha256).digest()
+    return {"path": path, "expires": str(expires), "signature": "v1_" + base64.urlsafe_b64encode(mac).decode().rstrip("=")}
+
+
+def test_signed_urls_of_files(world):
+    """They are for one file, one method and a time, and end when the key of the sandbox is rotated."""
+    box, other = (world.box()["id"] for _ in range(2))
+    key = world.writer.get(f"/daytona/sandbox/{box}/signing-key").json
+    soon = int(time.time()) + 600
+    assert world.writer.put(f"/api/sandboxes/{box}/files", b"data", path="/tmp/f").status == 200
+
+    def get(query, name=box, what="download", method="GET"):
+        return Rest(world.address).call(method, f"/daytona/toolbox/{name}/files/{what}?{urllib.parse.urlencode(query)}")
+
+    good = signed(key, "GET", "/tmp/f", soon)
+    assert get(good).body == b"data" and get(signed(key, "GET", "/tmp/f", 0)).body == b"data"
+    for bad in ({**good, "path": "/etc/passwd"}, {**good, "expires": str(soon + 1)}, {**good, "expires": "x"},
+                {**good, "signature": good["signature"][:-1] + ("A" if good["signature"][-1] != "A" else "B")},
+                {**good, "signature": good["signature"][3:]}, {**good, "signature": ""}, signed("0" * len(key), "GET", "/tmp/f", soon),
+                signed(key, "POST", "/tmp/f", soon), signed(key, "GET", "/tmp/f", int(time.time()) - 10)):
+        assert get(bad).status == 401, bad
+    assert get(good, name=other).status == 401
+    assert get(good, what="info").status == 401 and get(good, what="upload-v2", method="POST").status == 401
+    assert world.writer.post(f"/daytona/sandbox/{box}/signing-key/rotate").status == 200
+    assert get(good).status == 401
+
+
+def test_a_public_preview_needs_no_token(world):
+    """Ports of a public sandbox are open; its toolbox is not."""
+    box = world.box(public=True)["id"]
+
+    def visit(port):
+        return Rest(world.address, {"Host": f"{port}-{box}.localhost:{world.address[1]}"}).get("/").status
+
+    assert visit(3000) == 502 or visit(3000) == 503  # no server listens there
+    assert Rest(world.address).get(f"/daytona/toolbox/{box}/version").status == 401
+    assert world.writer.post(f"/daytona/sandbox/{box}/public/false").json["public"] is False
+    assert visit(3000) == 404
+
+
+def test_requests_that_are_no_use(world):
+    box = world.box()["id"]
+    path = f"/daytona/toolbox/{box}/version"
+
+    def used():
+        return world.writer.get(f"/daytona/sandbox/{box}").json["lastActivityAt"]
+
+    before = used()
+    assert world.writer.call("GET", path, None, {"X-Daytona-Skip-Last-Activity-Update": "true"}).status == 200
+    assert used() == before
+    assert world.writer.call("GET", path, None, {"X-Daytona-Skip-Last-Activity-Update": "false"}).status == 200
+    assert used() > before
 
 
 def test_failed_builds_give_way(world):

@@ -32,8 +32,17 @@ struct atoll_daytona_waiting *atoll_daytona_waiting_find(const struct atoll_api 
                                                          const char *tenant, const char *text);
 const char *atoll_daytona_waiting_id(const struct atoll_daytona_waiting *w);
 const char *atoll_daytona_waiting_build(const struct atoll_daytona_waiting *w);
+/* Calls fn for each of the tenant that the engine does not have yet; tenant NULL: of all tenants. The view and the
+ * facts are as of a sandbox; the view is valid while w is. */
+typedef void atoll_daytona_waiting_fn(void *arg, const struct atoll_daytona_waiting *w,
+                                      const struct atoll_sandbox_view *view, const json_t *facts);
+void atoll_daytona_waiting_each(const struct atoll_api *api, const char *tenant,
+                                atoll_daytona_waiting_fn *fn, void *arg);
 void atoll_daytona_waiting_view(struct atoll_json_out *out, const struct atoll_daytona_waiting *w,
                                 const char *origin, enum atoll_daytona_detail detail);
+/* FAILED_PRECONDITION for requests that need the sandbox; says what the client can do. */
+int atoll_daytona_waiting_refuse(const struct atoll_daytona_waiting *w,
+                                 struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Answers the call with a sandbox that waits for the build of the request's Dockerfile. */
 void atoll_daytona_wait_for_build(struct atoll_api_call *call, const struct atoll_daytona_create *q,
                                   const struct atoll_options *options);

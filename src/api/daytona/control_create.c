@@ -52,10 +52,14 @@ static const struct atoll_field fields[] = {
     {"networkBlockAll", ATOLL_FIELD_BOOL, AT(block_all), 0, 0, NULL, 0},
     {"networkAllowList", ATOLL_FIELD_STRING, AT(addresses), 0, 4096, NULL, 0},
     {"domainAllowList", ATOLL_FIELD_STRING, AT(domains), 0, 8192, NULL, 0},
+    {"outboundProxyUrl", ATOLL_FIELD_STRING, AT(proxy), 0, 1024, NULL, 0},
+    {"secrets", ATOLL_FIELD_JSON, AT(secrets), 0, 0, NULL, 0},
     {"cpu", ATOLL_FIELD_JSON, AT(cpu), 0, 0, NULL, 0},
     {"memory", ATOLL_FIELD_JSON, AT(memory), 0, 0, NULL, 0},
     {"disk", ATOLL_FIELD_JSON, AT(disk), 0, 0, NULL, 0},
     {"gpu", ATOLL_FIELD_U32, AT(gpus), 0, 64, NULL, 0},
+    {"gpuType", ATOLL_FIELD_JSON, AT(gpu_types), 0, 0, NULL, 0},
+    {"kvm", ATOLL_FIELD_BOOL, AT(kvm), 0, 0, NULL, 0},
     {"autoStopInterval", ATOLL_FIELD_JSON, AT(auto_stop), 0, 0, NULL, 0},
     {"autoPauseInterval", ATOLL_FIELD_JSON, AT(auto_pause), 0, 0, NULL, 0},
     {"autoArchiveInterval", ATOLL_FIELD_JSON, AT(auto_archive), 0, 0, NULL, 0},
@@ -216,14 +220,16 @@ static int make_facts(const struct atoll_daytona_create *q, struct atoll_body *b
                       const char **ret, struct atoll_error *err)
 {
     json_t *facts = atoll_facts_new(&atoll_daytona_kind);
+    const char *proxy = NULL;
     char *text;
+    int r = q->proxy && *q->proxy ? atoll_daytona_proxy_show(q->proxy, body, &proxy, err) : 0;
 
+    atoll_fact_put_text(facts, "outboundProxyUrl", proxy);
     atoll_fact_put_text(facts, "snapshot",
                         q->snapshot && *q->snapshot ? q->snapshot : sizes[0].name);
     atoll_fact_put_text(facts, "target", q->target);
     atoll_fact_put_text(facts, "networkAllowList", q->addresses);
     atoll_fact_put_text(facts, "domainAllowList", q->domains);
-    atoll_fact_put_text(facts, "linkedSandboxId", q->linked);
     (void)json_object_set_new(facts, "public", json_boolean(q->is_public));
     (void)json_object_set_new(facts, "networkBlockAll", json_boolean(q->block_all));
     (void)json_object_set_new(facts, ATOLL_DAYTONA_AUTO_STOP, json_integer(q->minutes.stop));
@@ -237,7 +243,7 @@ static int make_facts(const struct atoll_daytona_create *q, struct atoll_body *b
         (void)json_object_set(facts, "volumes", (json_t *)q->volumes);
     if (q->has_build)
         (void)json_object_set_new(facts, "buildInfo", build_info(q));
-    text = atoll_json_dump(facts, JSON_COMPACT);
+    text = r == 0 ? atoll_json_dump(facts, JSON_COMPACT) : NULL;
     json_decref(facts);
     if (!text)
         return atoll_fields_no_memory(err);
@@ -283,11 +289,30 @@ static bool is_given(const json_t *value)
     return value && !json_is_null(value);
 }
 
+/* Refuses what would change the meaning of the sandbox and is not possible. */
+static int check_abilities(const struct atoll_daytona_create *q, struct atoll_error *err)
+{
+    if (q->gpus > 0 || json_array_size(q->gpu_types) > 0 || json_is_string(q->gpu_types))
+        return refuse(err, "Sandboxes have no GPUs here: leave out gpu and gpuType");
+    if (q->kvm)
+        return refuse(err, "Sandboxes have no /dev/kvm here: leave out kvm");
+    if (q->linked && *q->linked)
+        return refuse(err, "Sandboxes cannot be linked here: leave out linkedSandbox");
+    if (json_array_size(q->secrets) > 0 || json_object_size(q->secrets) > 0)
+        return refuse(err, "Secrets in variables are not supported: store the value with \"atoll "
+                           "secret create\" and name it in a transform of the network policy");
+    return 0;
+}
+
 static int check(const struct atoll_daytona_create *q, struct atoll_error *err)
 {
     bool snapshot = q->snapshot && *q->snapshot;
     int r = q->name && *q->name ? atoll_name_check(q->name, err) : 0;
 
+    if (r == 0)
+        r = check_abilities(q, err);
+    if (r == 0)
+        r = atoll_daytona_proxy_check(q, err);
     if (r == 0 && snapshot && q->has_build)
         r = refuse(err, "Cannot specify a snapshot when using a build info entry");
     if (r == 0 && q->has_build && !q->dockerfile)
@@ -327,8 +352,10 @@ static int choose_network(const struct atoll_api_call *call, const struct atoll_
                           struct atoll_body *body, struct atoll_options *o, struct atoll_error *err)
 {
     char *policy = NULL;
-    int r = atoll_daytona_policy(q->block_all, q->addresses, q->domains, &policy, err);
+    json_t *proxy = atoll_daytona_proxy_policy(q->proxy);
+    int r = atoll_daytona_policy(q->block_all, q->addresses, q->domains, proxy, &policy, err);
 
+    json_decref(proxy);
     if (policy)
         atoll_body_take(body, policy);
     o->network_is_given = true;
@@ -352,13 +379,14 @@ static int prepare(const struct atoll_api_call *call, struct atoll_daytona_creat
         .owner = call->caller.tenant,
         .name = q->name && *q->name ? q->name : NULL,
         .user = q->user && *q->user ? q->user : NULL,
-        .gpus = q->gpus,
         .lifetime = {.idle_s = (uint32_t)idle * 60,
                      .at_deadline =
                          q->minutes.pause > 0 ? ATOLL_DEADLINE_PAUSE : ATOLL_DEADLINE_DESTROY,
                      .persistent = q->minutes.destroy != 0},
     };
     r = choose_snapshot(call, q, body, o, err);
+    if (r == 0)
+        r = atoll_daytona_proxy_env(q->proxy, body, &o->env, err);
     if (r == 0)
         r = take_limits(q, &o->limits, err);
     if (r == 0)

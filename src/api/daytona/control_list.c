@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "api/daytona/daytona_internal.h"
+#include "api/daytona/builds.h"
 #include "api/kit/keyed_list.h"
 #include "api/kit/metadata.h"
 #include "api/kit/rfc3339.h"
@@ -30,16 +30,19 @@ static const struct {
              {"region", BY_REGION}};
 
 /* Bounds of a number or a time: the parameters, and the value of a sandbox. */
-enum bound { CPU, MEMORY, DISK, CREATED, LAST_EVENT, BOUNDS };
+enum bound { CPU, MEMORY, DISK, GPU, CREATED, LAST_EVENT, DESTROY, BOUNDS };
 static const struct {
     const char *from, *to;
     bool is_time;
+    const char *old_from, *old_to; /* of SDKs before 0.191 */
 } bounds[BOUNDS] = {
-    [CPU] = {"minCpu", "maxCpu", false},
-    [MEMORY] = {"minMemoryGib", "maxMemoryGib", false},
-    [DISK] = {"minDiskGib", "maxDiskGib", false},
-    [CREATED] = {"createdAtAfter", "createdAtBefore", true},
-    [LAST_EVENT] = {"lastEventAfter", "lastEventBefore", true},
+    [CPU] = {"minCpu", "maxCpu", false, NULL, NULL},
+    [MEMORY] = {"minMemoryGiB", "maxMemoryGiB", false, "minMemoryGib", "maxMemoryGib"},
+    [DISK] = {"minDiskGiB", "maxDiskGiB", false, "minDiskGib", "maxDiskGib"},
+    [GPU] = {"minGpu", "maxGpu", false, NULL, NULL},
+    [CREATED] = {"createdAtAfter", "createdAtBefore", true, NULL, NULL},
+    [LAST_EVENT] = {"lastEventAfter", "lastEventBefore", true, NULL, NULL},
+    [DESTROY] = {"autoDestroyAtAfter", "autoDestroyAtBefore", true, NULL, NULL},
 };
 
 struct query {
@@ -65,7 +68,7 @@ static int refuse(struct atoll_error *err, const char *name, const char *got)
 static int take_bound(const struct query *q, const char *name, bool is_time, double *ret,
                       struct atoll_error *err)
 {
-    const char *text = atoll_http_query(q->call->req, name);
+    const char *text = name ? atoll_http_query(q->call->req, name) : NULL;
     int64_t us;
 
     if (!text || !*text)
@@ -120,6 +123,29 @@ static int take_sort(struct query *q, struct atoll_error *err)
                : 0;
 }
 
+static int take_bounds(struct query *q, enum bound bound, struct atoll_error *err)
+{
+    const bool is_time = bounds[bound].is_time;
+    int r;
+
+    q->from[bound] = -INFINITY;
+    q->to[bound] = INFINITY;
+    r = take_bound(q, bounds[bound].old_from, is_time, &q->from[bound], err);
+    if (r == 0)
+        r = take_bound(q, bounds[bound].old_to, is_time, &q->to[bound], err);
+    if (r == 0)
+        r = take_bound(q, bounds[bound].from, is_time, &q->from[bound], err);
+    return r < 0 ? r : take_bound(q, bounds[bound].to, is_time, &q->to[bound], err);
+}
+
+/* There are no warm sandboxes of tenants, and destroyed ones are forgotten: these add nothing. */
+static int take_additions(const struct query *q, struct atoll_error *err)
+{
+    int ignored, r = take_flag(q, "includeWarm", &ignored, err);
+
+    return r < 0 ? r : take_flag(q, "includeErroredDeleted", &ignored, err);
+}
+
 static int take_query(struct query *q, struct atoll_error *err)
 {
     const char *cursor = atoll_http_query(q->call->req, "cursor");
@@ -138,13 +164,10 @@ static int take_query(struct query *q, struct atoll_error *err)
         r = take_flag(q, "isRecoverable", &q->is_recoverable, err);
     if (r == 0)
         r = atoll_api_query_u64(q->call, "limit", 1, LIMIT_MAX, &q->limit, err);
-    for (size_t i = 0; r == 0 && i < BOUNDS; i++) {
-        q->from[i] = -INFINITY;
-        q->to[i] = INFINITY;
-        r = take_bound(q, bounds[i].from, bounds[i].is_time, &q->from[i], err);
-        if (r == 0)
-            r = take_bound(q, bounds[i].to, bounds[i].is_time, &q->to[i], err);
-    }
+    if (r == 0)
+        r = take_additions(q, err);
+    for (enum bound i = 0; r == 0 && i < BOUNDS; i++)
+        r = take_bounds(q, i, err);
     return r;
 }
 
@@ -189,15 +212,24 @@ static const char *or_default(const char *text, const char *otherwise)
     return *text ? text : otherwise;
 }
 
-static bool is_sized(const struct query *q, const struct atoll_sandbox_view *v)
+/* A sandbox without an end is not in a range of ends. */
+static bool ends_within(const struct query *q, const json_t *facts)
+{
+    int64_t at = atoll_fact_number(facts, "destroyAt", 0);
+
+    return at > 0 ? is_within(q, DESTROY, (double)at)
+                  : isinf(q->from[DESTROY]) && isinf(q->to[DESTROY]);
+}
+
+static bool is_sized(const struct query *q, const struct atoll_sandbox_view *v, const json_t *facts)
 {
     const struct atoll_limits *l = &v->options.limits;
 
     return is_within(q, CPU, l->cpu_millis / 1000.0) &&
            is_within(q, MEMORY, (double)l->memory_bytes / GIB) &&
-           is_within(q, DISK, (double)l->disk_bytes / GIB) &&
-           is_within(q, CREATED, (double)v->created_unix_ms) &&
-           is_within(q, LAST_EVENT, (double)atoll_daytona_last_activity(q->call->api, v));
+           is_within(q, DISK, (double)l->disk_bytes / GIB) && is_within(q, GPU, v->options.gpus) &&
+           ends_within(q, facts) && is_within(q, CREATED, (double)v->created_unix_ms) &&
+           is_within(q, LAST_EVENT, (double)atoll_daytona_last_activity(q->call->api, v, facts));
 }
 
 static bool is_wanted(const struct query *q, const struct atoll_sandbox_view *v,
@@ -218,7 +250,8 @@ static bool is_wanted(const struct query *q, const struct atoll_sandbox_view *v,
                      or_default(atoll_fact_text(facts, "snapshot"), v->template_name)) &&
            is_listed(q, "regionIds",
                      or_default(atoll_fact_text(facts, "target"), ATOLL_DAYTONA_REGION)) &&
-           is_sized(q, v) && has_labels(q, v->options.metadata_json);
+           is_listed(q, "sandboxClasses", "container") && is_sized(q, v, facts) &&
+           has_labels(q, v->options.metadata_json);
 }
 
 /* Order. */
@@ -228,7 +261,7 @@ static void set_key(const struct query *q, const struct atoll_sandbox_view *v, c
 {
     switch (q->sort) {
     case BY_ACTIVITY:
-        atoll_keyed_set_time(e, atoll_daytona_last_activity(q->call->api, v));
+        atoll_keyed_set_time(e, atoll_daytona_last_activity(q->call->api, v, facts));
         break;
     case BY_CREATED:
         atoll_keyed_set_time(e, v->created_unix_ms);
@@ -251,6 +284,25 @@ static void set_key(const struct query *q, const struct atoll_sandbox_view *v, c
     }
 }
 
+static void add(struct query *q, const struct atoll_sandbox_view *v, const json_t *facts,
+                bool waits, const void *data)
+{
+    struct atoll_keyed e = {.data = data, .number = waits};
+
+    if (!is_wanted(q, v, facts))
+        return;
+    (void)snprintf(e.id, sizeof(e.id), "%s", v->id);
+    set_key(q, v, facts, &e);
+    atoll_keyed_add(&q->found, &e);
+    q->total++;
+}
+
+static void add_waiting(void *arg, const struct atoll_daytona_waiting *w,
+                        const struct atoll_sandbox_view *v, const json_t *facts)
+{
+    add(arg, v, facts, true, w);
+}
+
 static void gather(struct query *q)
 {
     const char *tenant = atoll_api_list_tenant(q->call);
@@ -258,17 +310,12 @@ static void gather(struct query *q)
     struct atoll_sandbox *sandbox;
 
     while ((sandbox = atoll_engine_after(q->call->engine, tenant, v.created_unix_ms, v.id))) {
-        struct atoll_keyed e = {.data = sandbox};
         json_t *facts = atoll_daytona_facts(sandbox);
         atoll_sandbox_get(sandbox, &v);
-        if (is_wanted(q, &v, facts)) {
-            (void)snprintf(e.id, sizeof(e.id), "%s", v.id);
-            set_key(q, &v, facts, &e);
-            atoll_keyed_add(&q->found, &e);
-            q->total++;
-        }
+        add(q, &v, facts, false, sandbox);
         json_decref(facts);
     }
+    atoll_daytona_waiting_each(q->call->api, tenant, add_waiting, q);
     atoll_keyed_sort(&q->found);
 }
 
@@ -279,6 +326,18 @@ struct page {
     uint64_t number;
     bool numbered;
 };
+
+static void view(struct atoll_json_out *out, const struct atoll_api_call *call, const char *origin,
+                 const struct atoll_keyed *e, bool numbered)
+{
+    enum atoll_daytona_detail detail =
+        numbered ? atoll_daytona_detail_for(call) : ATOLL_DAYTONA_ITEM;
+
+    if (e->number)
+        atoll_daytona_waiting_view(out, e->data, origin, detail);
+    else
+        atoll_daytona_view_sandbox(out, NULL, call->api, origin, e->data, detail);
+}
 
 static void reply(struct atoll_api_call *call, struct query *q, const struct page *page)
 {
@@ -295,9 +354,7 @@ static void reply(struct atoll_api_call *call, struct query *q, const struct pag
     atoll_json_open(&out, "items", '[');
     for (; i < q->found.count && shown < q->limit; i++, shown++) {
         e = atoll_keyed_at(&q->found, i);
-        atoll_daytona_view_sandbox(&out, NULL, call->api, origin, e->data,
-                                   page->numbered ? atoll_daytona_detail_for(call)
-                                                  : ATOLL_DAYTONA_ITEM);
+        view(&out, call, origin, e, page->numbered);
     }
     atoll_json_close(&out, ']');
     if (page->numbered) {

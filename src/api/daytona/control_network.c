@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include "api/daytona/daytona_internal.h"
+#include "engine/json_memory.h"
 #include "engine/network/request.h"
 
 #define TARGETS_MAX 100
@@ -30,8 +31,8 @@ static int add_list(json_t *rules, const char *list, struct atoll_error *err)
     return 0;
 }
 
-int atoll_daytona_policy(bool block_all, const char *addresses, const char *domains, char **ret,
-                         struct atoll_error *err)
+int atoll_daytona_policy(bool block_all, const char *addresses, const char *domains, json_t *proxy,
+                         char **ret, struct atoll_error *err)
 {
     bool limited = (addresses && *addresses) || (domains && *domains);
     json_t *rules = json_array(), *policy;
@@ -47,6 +48,8 @@ int atoll_daytona_policy(bool block_all, const char *addresses, const char *doma
     }
     policy = json_pack("{s:s,s:s,s:o}", "mode", "bridge", "default",
                        block_all || limited ? "deny" : "allow", "rules", rules);
+    if (proxy)
+        (void)json_object_set(policy, "proxy", proxy);
     request.network = policy;
     if (r == 0)
         r = policy ? atoll_network_request_check(&request, &mode, ret, err)
@@ -79,9 +82,12 @@ static int store(struct atoll_api_call *call, const struct settings *s, char **r
                  struct atoll_error *err)
 {
     const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
-    json_t *facts = atoll_daytona_facts(sandbox);
+    json_t *facts = atoll_daytona_facts(sandbox), *policy;
+    struct atoll_sandbox_view view;
     int r = 0;
 
+    atoll_sandbox_get(sandbox, &view);
+    policy = view.options.network_json ? atoll_json_load_own(view.options.network_json) : NULL;
     if (s->block_all && !json_is_null(s->block_all) && !json_is_boolean(s->block_all))
         r = atoll_fields_refuse(err, "", "networkBlockAll", s->block_all, "true or false");
     if (json_is_boolean(s->block_all))
@@ -91,9 +97,11 @@ static int store(struct atoll_api_call *call, const struct settings *s, char **r
     if (r == 0)
         r = atoll_daytona_policy(atoll_fact_flag(facts, "networkBlockAll"),
                                  atoll_fact_text(facts, "networkAllowList"),
-                                 atoll_fact_text(facts, "domainAllowList"), ret_policy, err);
+                                 atoll_fact_text(facts, "domainAllowList"),
+                                 json_object_get(policy, "proxy"), ret_policy, err);
     if (r == 0)
         r = atoll_daytona_facts_store(call->engine, call->params.id, facts, err);
+    json_decref(policy);
     json_decref(facts);
     return r;
 }

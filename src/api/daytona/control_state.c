@@ -5,7 +5,6 @@
 #include <string.h>
 #include "api/daytona/builds.h"
 #include "api/daytona/socketio.h"
-#include "base/clock.h"
 
 /* The sandbox of the path, with its view and facts (a new reference). NULL: the call has been
  * answered. */
@@ -216,13 +215,13 @@ void atoll_daytona_pause(struct atoll_api_call *call, const uint8_t *body ATOLL_
         atoll_engine_pause(call->engine, v.id, true, ATOLL_DAYTONA_WHO, atoll_daytona_done, call);
 }
 
-/* Archives and backups: a stopped sandbox is its disk, which is all that an archive keeps. */
+/* Archives: a stopped sandbox is its disk, which is all that an archive keeps. */
 
-static void mark(struct atoll_api_call *call, const char *name, json_t *value)
+static void mark_archived(struct atoll_api_call *call)
 {
     struct atoll_error error;
 
-    if (atoll_daytona_change(call->engine, call->params.id, name, value, &error) < 0)
+    if (atoll_daytona_change(call->engine, call->params.id, "archived", json_true(), &error) < 0)
         atoll_api_fail(call, &error);
     else
         atoll_daytona_reply_sandbox(call, 200, call->params.id);
@@ -241,16 +240,7 @@ void atoll_daytona_archive(struct atoll_api_call *call, const uint8_t *body ATOL
     else if (!is(state, "stopped"))
         atoll_daytona_refuse(call, 400, NULL, "Sandbox is not stopped");
     else
-        mark(call, "archived", json_true());
-}
-
-void atoll_daytona_backup(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
-                          size_t n ATOLL_UNUSED)
-{
-    struct atoll_sandbox_view v;
-
-    if (find_state(call, &v))
-        mark(call, "backupAt", json_integer(atoll_clock_unix_ms()));
+        mark_archived(call);
 }
 
 /* A failed persistent sandbox becomes a stopped one, and is started again. */

@@ -45,15 +45,25 @@ void *atoll_daytona_open(struct atoll_api *api, const uint32_t *options);
 void atoll_daytona_close(void *state);
 /* Records that a client uses the sandbox. */
 void atoll_daytona_touch(const struct atoll_api *api, const char *sandbox_id);
-/* Unix ms of the last recorded use, or of its creation. */
+/* Unix ms of the last recorded use, or of its creation. After a restart of the daemon it can be a minute too
+ * early. */
 int64_t atoll_daytona_last_activity(const struct atoll_api *api,
-                                    const struct atoll_sandbox_view *view);
+                                    const struct atoll_sandbox_view *view, const json_t *facts);
+
+/* Whether a backup is being made. */
+bool atoll_daytona_is_backing_up(const struct atoll_api *api, const char *sandbox_id);
+void atoll_daytona_set_backing_up(const struct atoll_api *api, const char *sandbox_id, bool on);
+
+/* control_backup.c: removes the backup of a sandbox that has ended, if there is one. */
+#define ATOLL_DAYTONA_BACKUP "backup-" /* name of the snapshot, with the id of the sandbox */
+void atoll_daytona_drop_backup(struct atoll_engine *engine, const char *owner,
+                               const char *sandbox_id);
 
 /* errors.c: fail() of both protocols. */
 void atoll_daytona_fail(struct atoll_api_call *call, int status, const struct atoll_error *error);
 
-/* facts.c: members are named as in the view of a sandbox, and "destroyAt", "backupAt", "updated" (unix
- * ms), "archived", "halted" (it was stopped, not paused: it has no persistent disk), "destroyed" (it is
+/* facts.c: members are named as in the view of a sandbox, and "destroyAt", "backupAt", "used", "updated"
+ * (unix ms), "backupError" (why the last one failed), "archived", "halted" (it was stopped, not paused: it has no persistent disk), "destroyed" (it is
  * being destroyed, and these clients do not see it any more). */
 #define ATOLL_DAYTONA_AUTO_STOP "autoStopInterval" /* minutes */
 #define ATOLL_DAYTONA_AUTO_PAUSE "autoPauseInterval"
@@ -106,9 +116,10 @@ bool atoll_daytona_is_signed(const struct atoll_api_call *call);
 bool atoll_daytona_serve(void *state, struct atoll_http_request *req);
 
 /* control_network.c: the canonical policy of network settings, malloced; NULL: all is allowed.
- * INVALID_ARGUMENT. The lists are separated by commas; NULL or "": none. */
-int atoll_daytona_policy(bool block_all, const char *addresses, const char *domains, char **ret,
-                         struct atoll_error *err) ATOLL_MUST_CHECK;
+ * INVALID_ARGUMENT. The lists are separated by commas; NULL or "": none. proxy: as in a policy, borrowed;
+ * NULL: none. */
+int atoll_daytona_policy(bool block_all, const char *addresses, const char *domains, json_t *proxy,
+                         char **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* control_create.c */
 
@@ -150,6 +161,7 @@ ATOLL_DAYTONA_HANDLER(stop);
 ATOLL_DAYTONA_HANDLER(pause);
 ATOLL_DAYTONA_HANDLER(archive);
 ATOLL_DAYTONA_HANDLER(recover);
+/* control_backup.c */
 ATOLL_DAYTONA_HANDLER(backup);
 /* control_change.c */
 ATOLL_DAYTONA_HANDLER(set_labels);

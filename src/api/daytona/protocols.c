@@ -74,13 +74,18 @@ static bool knows_waiting(const struct atoll_api_call *call)
 /* A sandbox that does not exist is reported before a parameter that is not valid. */
 static int admit(struct atoll_api_call *call, struct atoll_error *err)
 {
+    const struct atoll_daytona_waiting *w;
     int r = atoll_api_authorize(call, call->route ? call->route->scope : ATOLL_SCOPE_READ, err);
 
     if (r < 0 || !call->route)
         return r;
     if (call->params.id[0] && knows_waiting(call))
         return 0;
-    return atoll_api_check_owner(call, err);
+    r = atoll_api_check_owner(call, err);
+    if (r < 0 && err->kind == ATOLL_ERR_NOT_FOUND && call->params.id[0] &&
+        (w = atoll_daytona_waiting_find(call->api, call->caller.tenant, call->params.id)))
+        r = atoll_daytona_waiting_refuse(w, err);
+    return r;
 }
 
 static int admit_toolbox(struct atoll_api_call *call, struct atoll_error *err)

@@ -145,7 +145,7 @@ static void view(struct atoll_json_out *out, const struct atoll_api_call *call,
     atoll_json_open(out, "regionIds", '[');
     atoll_json_text(out, NULL, ATOLL_DAYTONA_REGION);
     atoll_json_close(out, ']');
-    atoll_json_null(out, "sourceSandboxId");
+    atoll_json_text_or_null(out, "sourceSandboxId", t ? t->sandbox_id : "");
     atoll_json_text(out, "sandboxClass", "container");
     atoll_json_close(out, '}');
 }
@@ -236,13 +236,16 @@ bool atoll_daytona_snapshot_is_active(const struct atoll_template_view *t)
 struct listing {
     struct atoll_api_call *call;
     struct atoll_json_out *out;
-    const char *name;
+    const char *name, *sandbox_id;
     uint64_t page, limit, total;
 };
 
 static void list_item(struct listing *l, const struct item *item)
 {
     if (l->name && !strstr(name_of(item), l->name))
+        return;
+    if (l->sandbox_id &&
+        (!item->template || strcmp(item->template->sandbox_id, l->sandbox_id) != 0))
         return;
     if (l->total >= (l->page - 1) * l->limit && l->total < l->page * l->limit)
         view(l->out, l->call, item);
@@ -281,10 +284,10 @@ void atoll_daytona_snapshot_list(struct atoll_api_call *call, const uint8_t *bod
     if (!atoll_api_reply_begin(call, r < 0 ? &error : NULL, &buf, &out))
         return;
     l.name = atoll_http_query(call->req, "name");
+    l.sandbox_id = atoll_http_query(call->req, "sourceSandboxId");
     atoll_json_open(&out, NULL, '{');
     atoll_json_open(&out, "items", '[');
-    if (!atoll_http_query(call->req, "sourceSandboxId")) /* which is not recorded */
-        list_all(&l);
+    list_all(&l);
     atoll_json_close(&out, ']');
     atoll_json_u64(&out, "total", l.total);
     atoll_json_u64(&out, "page", l.page);

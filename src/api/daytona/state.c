@@ -10,13 +10,16 @@
 #include "api/daytona/storage.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/json_memory.h"
 
 #define SWEEP_MS 10000
 #define MINUTE_MS INT64_C(60000)
+#define USED "used" /* fact: the time of the last use that is stored */
 
 struct activity {
     char id[65];
-    int64_t unix_ms;
+    int64_t unix_ms, stored_unix_ms; /* 0: not used yet */
+    bool backing_up;
 };
 
 struct atoll_daytona *atoll_daytona_of(const struct atoll_api *api)
@@ -26,7 +29,34 @@ struct atoll_daytona *atoll_daytona_of(const struct atoll_api *api)
 
 /* Uses. */
 
-void atoll_daytona_touch(const struct atoll_api *api, const char *sandbox_id)
+/* The facts of other facades are theirs: uses of their sandboxes are not stored. This is no change in the sense
+ * of updatedAt. */
+static void store_use(const struct atoll_api *api, struct activity *a)
+{
+    const struct atoll_sandbox *sandbox = atoll_engine_find(api->config.engine, a->id);
+    ATOLL_AUTOFREE char *text = NULL;
+    struct atoll_sandbox_view view;
+    struct atoll_error ignored;
+    json_t *facts;
+
+    if (!sandbox)
+        return;
+    atoll_sandbox_get(sandbox, &view);
+    facts = atoll_daytona_facts(sandbox);
+    if (!a->stored_unix_ms)
+        a->stored_unix_ms = atoll_fact_number(facts, USED, view.created_unix_ms);
+    if (!atoll_facts_are_foreign(facts) && a->unix_ms - a->stored_unix_ms >= MINUTE_MS) {
+        a->stored_unix_ms = a->unix_ms;
+        (void)json_object_set_new(facts, USED, json_integer(a->unix_ms));
+        text = atoll_json_dump(facts, JSON_COMPACT);
+        /* It fails for a sandbox that stops at this moment. */
+        if (text)
+            (void)!atoll_engine_set_facade(api->config.engine, a->id, text, &ignored);
+    }
+    json_decref(facts);
+}
+
+static struct activity *get_activity(const struct atoll_api *api, const char *sandbox_id)
 {
     struct atoll_daytona *daytona = atoll_daytona_of(api);
     struct activity *a = atoll_map_get(&daytona->activities, sandbox_id);
@@ -37,16 +67,39 @@ void atoll_daytona_touch(const struct atoll_api *api, const char *sandbox_id)
         if (atoll_map_put(&daytona->activities, a->id, a) < 0)
             abort();
     }
+    return a;
+}
+
+bool atoll_daytona_is_backing_up(const struct atoll_api *api, const char *sandbox_id)
+{
+    const struct activity *a = atoll_map_get(&atoll_daytona_of(api)->activities, sandbox_id);
+
+    return a && a->backing_up;
+}
+
+void atoll_daytona_set_backing_up(const struct atoll_api *api, const char *sandbox_id, bool on)
+{
+    /* There is no entry of a sandbox that has ended meanwhile. */
+    if (on || atoll_map_get(&atoll_daytona_of(api)->activities, sandbox_id))
+        get_activity(api, sandbox_id)->backing_up = on;
+}
+
+void atoll_daytona_touch(const struct atoll_api *api, const char *sandbox_id)
+{
+    struct activity *a = get_activity(api, sandbox_id);
+
     a->unix_ms = atoll_clock_unix_ms();
+    if (!a->stored_unix_ms || a->unix_ms - a->stored_unix_ms >= MINUTE_MS)
+        store_use(api, a);
     atoll_engine_touch(api->config.engine, sandbox_id);
 }
 
 int64_t atoll_daytona_last_activity(const struct atoll_api *api,
-                                    const struct atoll_sandbox_view *view)
+                                    const struct atoll_sandbox_view *view, const json_t *facts)
 {
     const struct activity *a = atoll_map_get(&atoll_daytona_of(api)->activities, view->id);
 
-    return a ? a->unix_ms : view->created_unix_ms;
+    return a && a->unix_ms ? a->unix_ms : atoll_fact_number(facts, USED, view->created_unix_ms);
 }
 
 /* Events. */
@@ -65,8 +118,10 @@ static void on_event(void *arg, const struct atoll_event *event)
 
     if (strcmp(event->kind, "sandbox.created") == 0)
         atoll_daytona_tell_created(daytona, event->owner, event->sandbox_id);
-    if (strcmp(event->kind, "sandbox.destroyed") == 0)
+    if (strcmp(event->kind, "sandbox.destroyed") == 0) {
         free(atoll_map_remove(&daytona->activities, event->sandbox_id));
+        atoll_daytona_drop_backup(daytona->api->config.engine, event->owner, event->sandbox_id);
+    }
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++)
         if (strcmp(rows[i].kind, event->kind) == 0)
             atoll_daytona_tell(daytona, event->owner, event->sandbox_id, rows[i].old_state,

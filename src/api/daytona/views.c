@@ -141,7 +141,7 @@ static void view_times(struct atoll_json_out *out, const struct atoll_api *api,
 {
     atoll_json_time(out, "createdAt", v->created_unix_ms);
     atoll_json_time(out, "updatedAt", atoll_fact_number(facts, "updated", v->created_unix_ms));
-    atoll_json_time(out, "lastActivityAt", atoll_daytona_last_activity(api, v));
+    atoll_json_time(out, "lastActivityAt", atoll_daytona_last_activity(api, v, facts));
 }
 
 static void view_full(struct atoll_json_out *out, const struct atoll_sandbox_view *v,
@@ -149,8 +149,11 @@ static void view_full(struct atoll_json_out *out, const struct atoll_sandbox_vie
 {
     const json_t *volumes = json_object_get(facts, "volumes");
     const json_t *build = json_object_get(facts, "buildInfo");
+    const char *proxy = atoll_fact_text(facts, "outboundProxyUrl");
     int64_t backup = atoll_fact_number(facts, "backupAt", 0);
 
+    if (*proxy)
+        atoll_json_text(out, "outboundProxyUrl", proxy);
     view_env(out, with_env ? v->options.env : NULL); /* clients require the member */
     if (json_is_array(volumes)) {
         atoll_json_value(out, "volumes", volumes);
@@ -169,7 +172,6 @@ static void view_names(struct atoll_json_out *out, const struct atoll_sandbox_vi
 {
     const char *snapshot = atoll_fact_text(facts, "snapshot");
     const char *target = atoll_fact_text(facts, "target");
-    const char *linked = atoll_fact_text(facts, "linkedSandboxId");
 
     atoll_json_text(out, "id", v->id);
     atoll_json_text(out, "organizationId", v->owner && *v->owner ? v->owner : "default");
@@ -180,14 +182,22 @@ static void view_names(struct atoll_json_out *out, const struct atoll_sandbox_vi
                     v->options.user && *v->options.user ? v->options.user
                                                         : ATOLL_DAYTONA_OTHER_USER);
     atoll_json_text(out, "target", *target ? target : ATOLL_DAYTONA_REGION);
-    if (*linked)
-        atoll_json_text(out, "linkedSandboxId", linked);
 }
 
 enum atoll_daytona_detail atoll_daytona_detail_for(const struct atoll_api_call *call)
 {
     return call->caller.scope >= ATOLL_SCOPE_WRITE && !call->idempotency ? ATOLL_DAYTONA_WITH_ENV
                                                                          : ATOLL_DAYTONA_FULL;
+}
+
+static const char *backup_state(const struct atoll_api *api, const struct atoll_sandbox_view *v,
+                                const json_t *facts)
+{
+    if (atoll_daytona_is_backing_up(api, v->id))
+        return "InProgress";
+    if (*atoll_fact_text(facts, "backupError"))
+        return "Error";
+    return atoll_fact_number(facts, "backupAt", 0) ? "Completed" : "None";
 }
 
 void atoll_daytona_view_of(struct atoll_json_out *out, const char *key, const struct atoll_api *api,
@@ -206,8 +216,7 @@ void atoll_daytona_view_of(struct atoll_json_out *out, const char *key, const st
     view_network(out, v, facts);
     view_resources(out, v);
     view_life(out, v, facts);
-    atoll_json_text(out, "backupState",
-                    atoll_fact_number(facts, "backupAt", 0) ? "Completed" : "None");
+    atoll_json_text(out, "backupState", backup_state(api, v, facts));
     view_times(out, api, v, facts);
     atoll_json_text(out, "sandboxClass", "container");
     atoll_json_bool(out, "kvm", false);

@@ -216,20 +216,57 @@ const char *atoll_daytona_waiting_build(const struct atoll_daytona_waiting *w)
     return w->build;
 }
 
+/* The facts are a new reference. */
+static json_t *get(const struct atoll_daytona_waiting *w, struct atoll_sandbox_view *ret)
+{
+    json_t *facts = atoll_json_load_own(w->options.facade_json);
+
+    *ret = (struct atoll_sandbox_view){.id = w->id,
+                                       .owner = owner_of(w),
+                                       .template_name = TEMPLATE,
+                                       .provider = "",
+                                       .options = w->options,
+                                       .state = ATOLL_SANDBOX_CREATING,
+                                       .cause = w->reason,
+                                       .created_unix_ms = w->created_unix_ms};
+    (void)json_object_set_new(facts, "state", json_string(w->state));
+    return facts;
+}
+
+void atoll_daytona_waiting_each(const struct atoll_api *api, const char *tenant,
+                                atoll_daytona_waiting_fn *fn, void *arg)
+{
+    ATOLL_LIST_FOREACH (&atoll_daytona_of(api)->waiting, node) {
+        const struct atoll_daytona_waiting *w =
+            ATOLL_CONTAINER_OF(node, struct atoll_daytona_waiting, node);
+        struct atoll_sandbox_view view;
+        json_t *facts;
+        if (w->dropped || (tenant && strcmp(owner_of(w), tenant) != 0) ||
+            atoll_engine_find(engine_of(w), w->id))
+            continue;
+        facts = get(w, &view);
+        fn(arg, w, &view, facts);
+        json_decref(facts);
+    }
+}
+
+int atoll_daytona_waiting_refuse(const struct atoll_daytona_waiting *w, struct atoll_error *err)
+{
+    if (has_ended(w))
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+                          "sandbox %s was not made (%s): delete it", w->id, w->state);
+    return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+                      "sandbox %s waits for its build (%s): try again when it is started, or "
+                      "delete it",
+                      w->id, w->state);
+}
+
 void atoll_daytona_waiting_view(struct atoll_json_out *out, const struct atoll_daytona_waiting *w,
                                 const char *origin, enum atoll_daytona_detail detail)
 {
-    struct atoll_sandbox_view v = {.id = w->id,
-                                   .owner = owner_of(w),
-                                   .template_name = TEMPLATE,
-                                   .provider = "",
-                                   .options = w->options,
-                                   .state = ATOLL_SANDBOX_CREATING,
-                                   .cause = w->reason,
-                                   .created_unix_ms = w->created_unix_ms};
-    json_t *facts = atoll_json_load_own(w->options.facade_json);
+    struct atoll_sandbox_view v;
+    json_t *facts = get(w, &v);
 
-    (void)json_object_set_new(facts, "state", json_string(w->state));
     atoll_daytona_view_of(out, NULL, w->daytona->api, origin, &v, facts, detail);
     json_decref(facts);
 }
