@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include "base/text.h"
 #include "egress/intercept_internal.h"
@@ -39,6 +40,20 @@ static bool header_at(const void *arg, size_t i, const char **ret_name, const ch
     return atoll_http_header_at(arg, i, ret_name, ret_value);
 }
 
+/* The fixed answer of a rule. */
+static void answer(struct atoll_http_request *req, const struct atoll_network_transform *t)
+{
+    const char *type = t->body ? "text/plain; charset=utf-8" : NULL;
+
+    for (size_t i = 0; i < t->answer_header_count; i++)
+        if (strcasecmp(t->answer_headers[i].name, "content-type") == 0)
+            type = t->answer_headers[i].value;
+        else
+            (void)!atoll_http_set_header(req, t->answer_headers[i].name,
+                                         t->answer_headers[i].value);
+    atoll_http_respond(req, t->status, type, t->body, t->body ? strlen(t->body) : 0);
+}
+
 static void on_request(void *arg, struct atoll_http_request *req)
 {
     const struct atoll_network_transform *t;
@@ -65,8 +80,7 @@ static void on_request(void *arg, struct atoll_http_request *req)
     else if (!atoll_intercept_is_meant(i, req, &host))
         refuse_host(i, req, host);
     else if (t && t->status != 0)
-        atoll_http_respond(req, t->status, t->body ? "text/plain; charset=utf-8" : NULL, t->body,
-                           t->body ? strlen(t->body) : 0);
+        answer(req, t);
     else
         atoll_exchange_start(i, req, t);
 }

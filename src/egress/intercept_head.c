@@ -164,6 +164,39 @@ static int put_field(struct atoll_buf *out, const char *name, const char *value)
     return r < 0 ? r : atoll_buf_append(out, value, strlen(value) + 1);
 }
 
+/* What a forwarded request says about the client's own one: none of these comes from the client. The names of
+ * Vercel are those that its SDK reads; the last one would be a token that only Vercel can sign. */
+static const char *const forwarded[] = {
+    "x-forwarded-host",          "x-forwarded-proto",     "vercel-forwarded-host",
+    "vercel-forwarded-port",     "vercel-forwarded-path", "vercel-forwarded-scheme",
+    "vercel-sandbox-oidc-token",
+};
+
+static int put_forwarded(struct atoll_exchange *x)
+{
+    const struct atoll_intercept *i = x->intercept;
+    const char *scheme = i->tls ? "https" : "http";
+    struct atoll_buf path;
+    char port[12];
+    int r;
+
+    (void)snprintf(port, sizeof(port), "%u", i->port);
+    atoll_buf_init(&path, TARGET_MAX);
+    r = put_target(&path, "", atoll_http_target(x->req));
+    const char *const fields[][2] = {
+        {"x-forwarded-host", i->name},
+        {"x-forwarded-proto", scheme},
+        {"vercel-forwarded-host", i->name},
+        {"vercel-forwarded-scheme", scheme},
+        {"vercel-forwarded-port", port},
+        {"vercel-forwarded-path", r == 0 ? atoll_buf_str(&path) : ""},
+    };
+    for (size_t k = 0; r == 0 && k < ATOLL_ARRAY_LEN(fields); k++)
+        r = put_field(&x->fields, fields[k][0], fields[k][1]);
+    atoll_buf_done(&path);
+    return r;
+}
+
 /* Whether a header of the client is replaced by one of ours. */
 static bool is_replaced(const struct atoll_network_transform *t, const char *name)
 {
@@ -172,8 +205,10 @@ static bool is_replaced(const struct atoll_network_transform *t, const char *nam
     for (size_t i = 0; i < t->header_count; i++)
         if (strcasecmp(t->headers[i].name, name) == 0)
             return true;
-    return t->forward && (strcasecmp(name, "x-forwarded-host") == 0 ||
-                          strcasecmp(name, "x-forwarded-proto") == 0);
+    for (size_t i = 0; t->forward && i < ATOLL_ARRAY_LEN(forwarded); i++)
+        if (strcasecmp(name, forwarded[i]) == 0)
+            return true;
+    return false;
 }
 
 static int put_client_fields(struct atoll_exchange *x, const struct atoll_network_transform *t)
@@ -255,16 +290,11 @@ static int put_rule_field(struct atoll_exchange *x, const char *name, const char
 static int put_rule_fields(struct atoll_exchange *x, const struct atoll_network_transform *t,
                            struct atoll_error *err)
 {
-    const struct atoll_intercept *i = x->intercept;
     int r = 0;
 
     for (size_t k = 0; r == 0 && k < t->header_count; k++)
         r = put_rule_field(x, t->headers[k].name, t->headers[k].value, err);
-    if (r == 0 && t->forward)
-        r = put_field(&x->fields, "x-forwarded-host", i->name);
-    if (r == 0 && t->forward)
-        r = put_field(&x->fields, "x-forwarded-proto", i->tls ? "https" : "http");
-    return r;
+    return r == 0 && t->forward ? put_forwarded(x) : r;
 }
 
 /* Headers of a request whose answer may be kept: they say what the client understands. */

@@ -31,17 +31,23 @@ struct atoll_network_rule {
     struct atoll_network_target target;
 };
 
+struct atoll_network_header {
+    char *name, *value;
+};
+
 /* What is done with HTTP requests to a domain; TLS is ended in atoll-egress for it. */
 struct atoll_network_transform {
     struct atoll_network_target target; /* a domain */
     json_t *match;                      /* owned; the requests it is for (match.c); NULL: all */
-    struct {
-        char *name, *value; /* "${secret.NAME}" in a value stands for a secret of the tenant */
-    } headers[ATOLL_NETWORK_HEADERS_MAX]; /* replace headers of the same name */
+    /* Replace headers of the same name; "${secret.NAME}" in a value stands for a secret of the tenant. */
+    struct atoll_network_header headers[ATOLL_NETWORK_HEADERS_MAX];
     size_t header_count;
     char *forward;   /* URL to which requests go instead; NULL: where the client wanted */
     uint16_t status; /* not 0: a fixed answer with this status and body; nothing is connected */
     char *body;
+    /* Of that answer. Placeholders of secrets are not filled. */
+    struct atoll_network_header answer_headers[ATOLL_NETWORK_HEADERS_MAX];
+    size_t answer_header_count;
 };
 
 struct atoll_network_policy {

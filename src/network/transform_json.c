@@ -1,4 +1,5 @@
-/* Transforms as JSON: {"domain", "match": {}, "headers": {}, "forward", "status", "body"}. */
+/* Transforms as JSON: {"domain", "match": {}, "headers": {}, "forward", "status", "body",
+ * "responseHeaders": {}}. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,8 +36,9 @@ static int check_header_name(const char *name, const char *where, struct atoll_e
     return 0;
 }
 
-static int parse_headers(const json_t *json, const char *where, struct atoll_network_transform *t,
-                         struct atoll_error *err)
+static int parse_headers(const json_t *json, const char *where,
+                         struct atoll_network_header into[ATOLL_NETWORK_HEADERS_MAX],
+                         size_t *ret_count, struct atoll_error *err)
 {
     json_t *headers = (json_t *)json, *value; /* jansson's iterators are not const */
     char at[WHERE_MAX + HEADER_NAME_MAX];
@@ -50,18 +52,17 @@ static int parse_headers(const json_t *json, const char *where, struct atoll_net
             "an object of at most " ATOLL_STRINGIFY(ATOLL_NETWORK_HEADERS_MAX) " strings");
     json_object_foreach(headers, name, value)
     {
-        size_t i = t->header_count;
+        struct atoll_network_header *h = &into[*ret_count];
         if (check_header_name(name, where, err) < 0)
             return -EINVAL;
         (void)snprintf(at, sizeof(at), "%s.%s", where, name);
         if (!json_is_string(value))
             return atoll_network_refuse(err, at, "a string");
-        t->headers[i].name = strdup(name);
-        t->header_count++;
-        if (!t->headers[i].name)
+        h->name = strdup(name);
+        ++*ret_count;
+        if (!h->name)
             return atoll_network_no_memory(err);
-        if (atoll_network_text_field(value, at, HEADER_VALUE_MAX, false, &t->headers[i].value,
-                                     err) < 0)
+        if (atoll_network_text_field(value, at, HEADER_VALUE_MAX, false, &h->value, err) < 0)
             return -EINVAL;
     }
     return 0;
@@ -99,6 +100,12 @@ static int parse_answer(const json_t *json, const char *where, struct atoll_netw
         return -EINVAL;
     if (t->body && !t->status)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "network.%s needs a status", at);
+    (void)snprintf(at, sizeof(at), "%s.responseHeaders", where);
+    if (parse_headers(json_object_get(json, "responseHeaders"), at, t->answer_headers,
+                      &t->answer_header_count, err) < 0)
+        return -EINVAL;
+    if (t->answer_header_count > 0 && !t->status)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "network.%s needs a status", at);
     if (t->forward && t->status)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "network.%s has either forward or status", where);
@@ -108,8 +115,8 @@ static int parse_answer(const json_t *json, const char *where, struct atoll_netw
 int atoll_network_transform_parse(const json_t *json, const char *where,
                                   struct atoll_network_transform *ret, struct atoll_error *err)
 {
-    static const char *const known[] = {"domain", "match", "headers", "forward",
-                                        "status", "body",  NULL};
+    static const char *const known[] = {"domain", "match", "headers",         "forward",
+                                        "status", "body",  "responseHeaders", NULL};
     json_t *match = json_object_get(json, "match");
     char at[WHERE_MAX];
 
@@ -128,7 +135,8 @@ int atoll_network_transform_parse(const json_t *json, const char *where,
         ret->match = json_incref(match);
     }
     (void)snprintf(at, sizeof(at), "%s.headers", where);
-    if (parse_headers(json_object_get(json, "headers"), at, ret, err) < 0)
+    if (parse_headers(json_object_get(json, "headers"), at, ret->headers, &ret->header_count, err) <
+        0)
         return -EINVAL;
     (void)snprintf(at, sizeof(at), "%s.forward", where);
     if (atoll_network_text_field(json_object_get(json, "forward"), at, URL_MAX, false,
@@ -139,25 +147,44 @@ int atoll_network_transform_parse(const json_t *json, const char *where,
     return parse_answer(json, where, ret, err);
 }
 
+static json_t *headers_json(const struct atoll_network_header *headers, size_t count)
+{
+    json_t *json = json_object();
+
+    for (size_t i = 0; i < count; i++)
+        (void)json_object_set_new(json, headers[i].name, json_string(headers[i].value));
+    return json;
+}
+
+static void headers_done(struct atoll_network_header *headers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(headers[i].name);
+        free(headers[i].value);
+    }
+}
+
 json_t *atoll_network_transform_json(const struct atoll_network_transform *transform)
 {
     char target[ATOLL_NETWORK_TARGET_TEXT];
-    json_t *json = json_object(), *headers = json_object();
+    json_t *json = json_object();
 
     atoll_network_target_print(&transform->target, target, sizeof(target));
     (void)json_object_set_new(json, "domain", json_string(target));
     if (transform->match)
         (void)json_object_set(json, "match", transform->match);
-    for (size_t i = 0; i < transform->header_count; i++)
-        (void)json_object_set_new(headers, transform->headers[i].name,
-                                  json_string(transform->headers[i].value));
-    (void)json_object_set_new(json, "headers", headers);
+    (void)json_object_set_new(json, "headers",
+                              headers_json(transform->headers, transform->header_count));
     if (transform->forward)
         (void)json_object_set_new(json, "forward", json_string(transform->forward));
     if (transform->status)
         (void)json_object_set_new(json, "status", json_integer(transform->status));
     if (transform->body)
         (void)json_object_set_new(json, "body", json_string(transform->body));
+    if (transform->answer_header_count > 0)
+        (void)json_object_set_new(
+            json, "responseHeaders",
+            headers_json(transform->answer_headers, transform->answer_header_count));
     return json;
 }
 
@@ -165,10 +192,8 @@ void atoll_network_transform_done(struct atoll_network_transform *transform)
 {
     atoll_network_target_done(&transform->target);
     json_decref(transform->match);
-    for (size_t i = 0; i < transform->header_count; i++) {
-        free(transform->headers[i].name);
-        free(transform->headers[i].value);
-    }
+    headers_done(transform->headers, transform->header_count);
+    headers_done(transform->answer_headers, transform->answer_header_count);
     free(transform->forward);
     free(transform->body);
 }

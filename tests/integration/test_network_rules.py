@@ -194,6 +194,27 @@ def test_fixed_answers_and_forwards(world):
     made.destroy()
 
 
+def test_policies_of_vercel_forward_and_answer(world):
+    policy = {"allow": {"one.test": [{"forwardURL": "https://three.test/base"}],
+                        "two.test": [{"response": {"statusCode": 418, "body": "{}", "contentType": "text/tea",
+                                                   "headers": {"X-Pot": "short"}}}]}}
+    made = world.rest.post("/vercel/api/v3/sandboxes", {"networkPolicy": policy})
+    assert made.status == 200, made.body
+    box = made.json["session"]["id"].removeprefix("sbx_")
+
+    def curl(*args):
+        return world.rest.post(f"/api/sandboxes/{box}/execs", {"cmd": ["curl", "-sS", "-m", "20", *args]}, wait="true").json["stdout"]
+
+    got = curl("-i", "https://two.test/").lower()
+    assert "418" in got and "content-type: text/tea" in got and "x-pot: short" in got
+    assert curl("-H", "Vercel-Sandbox-OIDC-Token: forged", "https://one.test/x?y=1").strip() == "GET /base/x?y=1 over 2.0"
+    [request] = world.requests()
+    told = {name: value for name, value in request["headers"].items() if name.startswith("vercel-")}
+    assert told == {"vercel-forwarded-host": "one.test", "vercel-forwarded-scheme": "https",
+                    "vercel-forwarded-port": "443", "vercel-forwarded-path": "/x?y=1"}
+    world.rest.delete(f"/api/sandboxes/{box}")
+
+
 def test_a_secret_that_was_removed(world):
     world.secret("brief", "value")
     made = world.box({"domain": "one.test", "headers": {"x-key": "${secret.brief}"}})

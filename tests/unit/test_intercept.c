@@ -70,8 +70,19 @@ static void test_fixed_answer(void **state)
     w.transform.body = (char *)"not here\n";
     got = icept_ask(&w, "GET / HTTP/1.1\r\n" HOST "\r\n");
     assert_starts(got, "HTTP/1.1 451 ");
+    assert_contains(got, "\r\nContent-Type: text/plain; charset=utf-8\r\n");
     assert_contains(got, "\r\n\r\nnot here\n");
     assert_int_equal(w.dials, 0);
+    w.transform.answer_headers[0] =
+        (struct atoll_network_header){(char *)"content-type", (char *)"text/x-reason"};
+    w.transform.answer_headers[1] =
+        (struct atoll_network_header){(char *)"X-Reason", (char *)"${secret.token}"};
+    w.transform.answer_header_count = 2;
+    got = icept_ask(&w, "GET / HTTP/1.1\r\n" HOST "\r\n");
+    assert_contains(got, "\r\nContent-Type: text/x-reason\r\n");
+    assert_contains(got, "\r\nX-Reason: ${secret.token}\r\n");
+    assert_null(strstr(got, "text/plain"));
+    w.transform.answer_header_count = 0;
     w.transform.body = NULL;
     w.transform.status = 204;
     assert_starts(icept_ask(&w, "GET / HTTP/1.1\r\n" HOST "\r\n"), "HTTP/1.1 204 ");
@@ -329,11 +340,16 @@ static void test_forward(void **state)
 {
     (void)state;
     w.transform.forward = (char *)"http://proxy.test:8080/base/";
-    (void)icept_ask(&w, "GET /a?b=1 HTTP/1.1\r\n" HOST "X-Forwarded-Host: forged\r\n\r\n");
+    (void)icept_ask(&w, "GET /a?b=1 HTTP/1.1\r\n" HOST "X-Forwarded-Host: forged\r\n"
+                        "Vercel-Forwarded-Port: 1\r\nVercel-Sandbox-OIDC-Token: forged\r\n\r\n");
     assert_string_equal(icept_asked(&w, 0), "GET /base/a?b=1 HTTP/1.1\r\nHost: proxy.test:8080\r\n"
                                             "Authorization: Bearer s3cr3t\r\n"
                                             "x-forwarded-host: api.example.test\r\n"
-                                            "x-forwarded-proto: http\r\n\r\n");
+                                            "x-forwarded-proto: http\r\n"
+                                            "vercel-forwarded-host: api.example.test\r\n"
+                                            "vercel-forwarded-scheme: http\r\n"
+                                            "vercel-forwarded-port: 80\r\n"
+                                            "vercel-forwarded-path: /a?b=1\r\n\r\n");
     assert_string_equal(w.dialled_host, "proxy.test");
     assert_int_equal(w.dialled_port, 8080);
     (void)icept_answer(&w, 0, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");

@@ -562,6 +562,9 @@ static const char *const forms[][2] = {
     {"{\"transforms\":[{\"domain\":\"A.test\",\"headers\":{\"X-A\":\"b\"},\"status\":200}]}",
      "{\"default\":\"allow\",\"rules\":[],\"transforms\":[{\"domain\":\"a.test\","
      "\"headers\":{\"X-A\":\"b\"},\"status\":200}]}"},
+    {"{\"transforms\":[{\"domain\":\"a.test\",\"status\":200,\"responseHeaders\":{\"X-B\":\"c\"}}]}",
+     "{\"default\":\"allow\",\"rules\":[],\"transforms\":[{\"domain\":\"a.test\","
+     "\"headers\":{},\"status\":200,\"responseHeaders\":{\"X-B\":\"c\"}}]}"},
 };
 
 static void test_canonical(void **state)
@@ -632,6 +635,10 @@ static const char *const refused[][2] = {
     {"{\"transforms\":[{\"domain\":\"a.test\",\"forward\":\"http://u@x/\"}]}", "must be a URL"},
     {"{\"transforms\":[{\"domain\":\"a.test\",\"status\":99}]}", "from 200 to 599"},
     {"{\"transforms\":[{\"domain\":\"a.test\",\"body\":\"x\"}]}", "body needs a status"},
+    {"{\"transforms\":[{\"domain\":\"a.test\",\"responseHeaders\":{\"A\":\"b\"}}]}",
+     "network.transforms[0].responseHeaders needs a status"},
+    {"{\"transforms\":[{\"domain\":\"a.test\",\"status\":200,\"responseHeaders\":{\"Upgrade\":\"b\"}}]}",
+     "network.transforms[0].responseHeaders: the header \"Upgrade\" cannot be set"},
     {"{\"transforms\":[{\"domain\":\"a.test\",\"status\":200,\"forward\":\"http://x\"}]}",
      "network.transforms[0] has either forward or status"},
 };

@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include "api/vercel/vercel_internal.h"
 #include "engine/network/request.h"
 
@@ -90,6 +91,30 @@ static int add_forward(struct building *b, const char *domain, const json_t *url
     return 0;
 }
 
+/* "contentType" is the header that a header of that name goes before. */
+static int add_answer_headers(const char *domain, const json_t *response, json_t *made,
+                              struct atoll_error *err)
+{
+    const json_t *given = json_object_get(response, "headers");
+    const json_t *type = json_object_get(response, "contentType");
+    bool typed = !type;
+    json_t *headers, *value;
+    const char *name;
+
+    if ((given && !json_is_object(given)) || (type && !json_is_string(type)))
+        return refuse(err, domain,
+                      "rules whose `response` has an object `headers` and a string `contentType`");
+    headers = given ? json_copy((json_t *)given) : json_object();
+    json_object_foreach(headers, name, value) typed =
+        typed || strcasecmp(name, "content-type") == 0;
+    if (!typed)
+        (void)json_object_set(headers, "Content-Type", (json_t *)type);
+    if (json_object_size(headers) > 0)
+        (void)json_object_set(made, "responseHeaders", headers);
+    json_decref(headers);
+    return 0;
+}
+
 static int add_response(const char *domain, const json_t *response, json_t *made,
                         struct atoll_error *err)
 {
@@ -101,7 +126,7 @@ static int add_response(const char *domain, const json_t *response, json_t *made
     (void)json_object_set(made, "status", (json_t *)status);
     if (json_is_string(body))
         (void)json_object_set(made, "body", (json_t *)body);
-    return 0;
+    return add_answer_headers(domain, response, made, err);
 }
 
 static int add_domain_rule(struct building *b, const char *domain, const json_t *rule,

@@ -12,6 +12,7 @@ const POLICY = {
       { match: { queryString: [{ key: { exact: 'q' }, value: { exact: 'a b' } }] }, ...answer(200, 'query') },
       answer(403),
     ],
+    'typed.test': [{ response: { statusCode: 200, body: '{}', contentType: 'application/json', headers: { 'X-Reason': 'policy' } } }],
     'injected.test': [{ match: { path: { exact: '/' } }, transform: [{ headers: { authorization: 'Bearer secret-of-the-policy' } }] }],
   },
 }
@@ -36,6 +37,12 @@ describe('network policies', () => {
     assert.equal(await ask('http://api.test/v2?q=a%20b'), 'query200')
     assert.equal(await ask('https://api.test/v1/things'), 'reads200')
     assert.equal(await ask('http://other.test/v1/things'), '000')
+  })
+
+  test('a fixed response has its headers and its type', async () => {
+    const got = await ask('-i', 'https://typed.test/')
+    assert.match(got, /^content-type: application\/json\r$/im)
+    assert.match(got, /^x-reason: policy\r$/im)
   })
 
   test('answers have names of headers, and no values', () => {
