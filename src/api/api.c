@@ -3,6 +3,7 @@
 #include "api/api_internal.h"
 #include "api/lease.h"
 #include "api/preview.h"
+#include "api/repeats.h"
 #include "base/clock.h"
 #include "base/rand.h"
 
@@ -75,6 +76,7 @@ struct atoll_api *atoll_api_new(const struct atoll_api_config *config)
         abort(); /* without a store, only a failed allocation could make this fail */
     api->answers = config->answers ? config->answers : api->own_answers;
     atoll_list_init(&api->leases);
+    atoll_list_init(&api->repeats);
     atoll_shares_init(&api->waiting, WAITING_MAX);
     if (memcmp(api->config.url_secret, (uint8_t[ATOLL_URL_SECRET_BYTES]){0},
                ATOLL_URL_SECRET_BYTES) == 0)
@@ -100,6 +102,7 @@ struct atoll_api *atoll_api_free(struct atoll_api *api)
         session->drop(session);
     }
     atoll_api_drop_leases(api);
+    atoll_repeats_drop(api);
     (void)atoll_answers_free(api->own_answers);
     close_facades(api);
     api->preview = atoll_preview_server_free(api->preview);

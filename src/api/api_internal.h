@@ -20,6 +20,8 @@ struct atoll_api {
     struct atoll_answers *own_answers;                               /* owned, or NULL */
     struct atoll_list leases;                                        /* of struct lease; lease.c */
     struct atoll_shares waiting; /* bytes buffered for slow clients, by tenant; context_stream.c */
+    struct atoll_list repeats;   /* of struct atoll_repeat; repeats.c */
+    size_t repeat_count;
     bool draining;
     int64_t started_unix_ms;
     char id_prefix[9]; /* random per process, so that request ids of two runs differ */

@@ -8,6 +8,7 @@
 #include "api/idempotency.h"
 #include "api/kit/cors.h"
 #include "api/metrics.h"
+#include "api/repeats.h"
 #include "api/signed_url.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -78,6 +79,7 @@ static void log_internal(const struct atoll_api_call *call, const struct atoll_e
 static void finished(struct atoll_api_call *call, int status)
 {
     atoll_idempotency_forget(call);
+    atoll_repeat_ended(call);
     log_access(call, status);
     atoll_api_audit(call, status);
     atoll_api_measure(call, status);
@@ -104,6 +106,7 @@ static void respond(struct atoll_api_call *call, int status, const char *type, c
                     size_t n)
 {
     atoll_idempotency_answered(call, status, bytes, n);
+    atoll_repeat_answered(call, status, bytes, n);
     finished(call, call->req ? status : 499);
     if (call->req) {
         atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("api", "out"), (double)n);
@@ -193,6 +196,7 @@ void atoll_api_fail(struct atoll_api_call *call, const struct atoll_error *error
 void atoll_api_begin(struct atoll_api_call *call, int status, const char *content_type,
                      int64_t content_length)
 {
+    atoll_repeat_ended(call); /* what is sent from now on cannot be sent again */
     if (call->req)
         atoll_http_begin(call->req, status, content_type, content_length);
 }
@@ -250,6 +254,18 @@ static void gone(void *arg, struct atoll_http_request *req)
         free(call);
     else if (call->on_gone)
         call->on_gone(call);
+}
+
+void atoll_api_take_over(struct atoll_api_call *first, struct atoll_api_call *second)
+{
+    if (first->req) {
+        atoll_http_on_close(first->req, NULL, NULL);
+        atoll_http_abort(first->req);
+    }
+    first->req = second->req;
+    atoll_http_on_close(first->req, gone, first);
+    atoll_volume_leave(second->volume);
+    free(second);
 }
 
 static void handle(void *arg, struct atoll_http_request *req, const uint8_t *bytes, size_t n)

@@ -27,6 +27,7 @@ struct atoll_api_call {
     bool ended;                            /* params.id is an ended sandbox, which has a record */
     unsigned retry_after_s;                /* Retry-After of a 429; 0: one second */
     struct atoll_kept_answer *idempotency; /* the response is to be stored; or NULL */
+    struct atoll_repeat *repeat;           /* a repeated request may get the answer; or NULL */
     void (*on_gone)(struct atoll_api_call *call); /* called after req became NULL */
     void *state;                                  /* the handler's */
     struct atoll_volume_use *volume; /* its files are the subject; left with the call. Or NULL */
@@ -100,6 +101,9 @@ void atoll_api_drop(struct atoll_api_call *call);
 /* Ends a call without a response and returns its request, which the caller then answers otherwise. Only
  * while the client is connected. */
 struct atoll_http_request *atoll_api_hand_over(struct atoll_api_call *call);
+/* The first call answers the request of the second one, which ends; the client of the first has
+ * disconnected. */
+void atoll_api_take_over(struct atoll_api_call *first, struct atoll_api_call *second);
 /* Whether the client has disconnected, including a hangup that was not reported yet. */
 bool atoll_api_client_is_gone(const struct atoll_api_call *call);
 

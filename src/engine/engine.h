@@ -332,6 +332,7 @@ struct atoll_sandbox_view {
     struct atoll_options options;
     uint64_t cpu_spent_s, output_spent_bytes; /* used part of the budgets */
     enum atoll_sandbox_state state;
+    bool snapshotting;   /* a snapshot of it is being made */
     const char *cause;   /* why it failed or is unreachable; else "" */
     const char *warning; /* what its provider wants the client to know; else "" */
     int64_t silent_ms;   /* RUNNING: how long its agent has not answered; 0: it answers */

@@ -115,6 +115,57 @@ def test_signals_and_input_of_a_command_that_has_ended(session):
         assert session.post(f"/cmd/{cid}/kill", {"signal": bad}).status == 400, bad
 
 
+def send_and_leave(daemon, session, path, fields):
+    """A request whose client is gone before the daemon can answer it."""
+    body = json.dumps(fields)
+    sock = session.rest.socket()
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        sock.sendall(f"POST {session.base}{path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        sock.close()
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("how", [{}, {"wait": True, "logs": True}], ids=["detached", "attached"])
+def test_a_command_whose_answer_was_lost_is_not_started_again(daemon, session, how):
+    fields = {"command": "sh", "args": ["-c", "echo x >> started; cat started"], **how}
+    send_and_leave(daemon, session, "/cmd", fields)
+    wait_until(lambda: text_of(session.run("cat", "started")) == "x\n", 10, lambda: "the command did not start")
+    again = session.post("/cmd", fields)
+    assert again.status == 200, again.body
+    first = json.loads(again.body.splitlines()[0])["command"]["id"]
+    assert session.wait(first)["exitCode"] == 0
+    assert text_of(session.run("cat", "started")) == "x\n"
+    # The answer has arrived now: the same request is a new command.
+    session.wait(json.loads(session.post("/cmd", fields).body.splitlines()[0])["command"]["id"])
+    assert text_of(session.run("cat", "started")) == "x\nx\n"
+
+
+def test_more_time_whose_answer_was_lost_is_given_once(daemon, session):
+    before = session.rest.get(session.base).json["session"]["timeout"]
+    send_and_leave(daemon, session, "/extend-timeout", {"duration": 60000})
+    wait_until(lambda: session.rest.get(session.base).json["session"]["timeout"] == before + 60000, 10, lambda: "no more time")
+    assert session.post("/extend-timeout", {"duration": 60000}).json["session"]["timeout"] == before + 60000
+    assert session.post("/extend-timeout", {"duration": 60000}).json["session"]["timeout"] == before + 120000
+
+
+def test_a_snapshot_whose_answer_was_lost_is_taken_once(daemon, session):
+    send_and_leave(daemon, session, "/snapshot", {})
+    wait_until(lambda: session.rest.get(session.base).json["session"]["status"] != "running", 10, lambda: "the session runs")
+    again = session.post("/snapshot", {})
+    assert again.status == 200, again.body
+    listed = session.rest.get(f"{BASE}/snapshots", name=session.name).json["snapshots"]
+    assert [s["id"] for s in listed] == [again.json["snapshot"]["id"]]
+    assert session.post("/snapshot", {}).json["error"]["code"] == "sandbox_stopped"
+
+
+def test_errors_say_what_to_do(session):
+    answer = session.rest.post(BASE, {"name": session.name})
+    assert answer.status == 409
+    assert "(choose another name, or remove what is there)" in answer.json["error"]["message"]
+
+
 def test_bytes_that_are_not_text(session):
     lines = session.run("printf", r"ok\n\377\376\n")
     data = base64.b64decode("".join(line["data_base64"] for line in lines if "data_base64" in line))

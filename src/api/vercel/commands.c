@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/kit/exit_code.h"
+#include "api/repeats.h"
 #include "api/vercel/session_internal.h"
 #include "api/vercel/vercel_internal.h"
 #include "base/base64.h"
@@ -134,27 +135,42 @@ static void fail_start(struct atoll_api_call *call, const struct atoll_error *er
 
     if (exists &&
         (error->kind == ATOLL_ERR_NOT_FOUND || error->kind == ATOLL_ERR_PERMISSION_DENIED))
-        atoll_vercel_refuse(call, 400, NULL, "%s", error->text);
+        atoll_vercel_refuse_error(call, 400, NULL, error);
     else
         atoll_api_fail(call, error);
 }
 
+#define DETACHED (-1) /* the answer is the command; else of enum atoll_vercel_stream */
+
 static void started(struct atoll_api_call *call, struct atoll_exec *exec,
                     const struct atoll_error *error, int kind)
 {
-    if (error)
+    struct atoll_exec_view view;
+
+    if (error) {
         fail_start(call, error);
-    else if (!call->req)
-        atoll_api_drop(call); /* the command continues */
-    else if (kind < 0)
+    } else if (atoll_api_client_is_gone(call)) {
+        /* The command continues: a repeated request is about this one. */
+        atoll_exec_get(exec, &view);
+        atoll_repeat_leave(call, view.id);
+        atoll_api_drop(call);
+    } else if (kind == DETACHED) {
         reply_command(call, exec);
-    else
+    } else {
         atoll_vercel_stream_start(call, exec, (enum atoll_vercel_stream)kind);
+    }
+}
+
+static int kind_of(const struct request *q)
+{
+    if (!q->wait)
+        return DETACHED;
+    return q->logs ? ATOLL_VERCEL_RUN : ATOLL_VERCEL_RUN_ONLY;
 }
 
 static void started_detached(void *arg, struct atoll_exec *exec, const struct atoll_error *error)
 {
-    started(arg, exec, error, -1);
+    started(arg, exec, error, DETACHED);
 }
 
 static void started_quiet(void *arg, struct atoll_exec *exec, const struct atoll_error *error)
@@ -182,6 +198,17 @@ static const char **with_sudo(const char *const *env)
     for (size_t i = 0; i < count; i++)
         all[ATOLL_ARRAY_LEN(own) + i] = env[i];
     return all;
+}
+
+/* The request is repeated: its command was started already. */
+static bool started_before(struct atoll_api_call *call, const struct request *q, const char *id)
+{
+    struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
+    struct atoll_exec *exec = sandbox && id ? atoll_sandbox_find_exec(sandbox, id) : NULL;
+
+    if (exec)
+        started(call, exec, NULL, kind_of(q));
+    return exec != NULL;
 }
 
 static void run(struct atoll_api_call *call, const struct request *q)
@@ -213,15 +240,18 @@ static void run(struct atoll_api_call *call, const struct request *q)
 
 void atoll_vercel_command_run(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
+    ATOLL_AUTOFREE char *before = NULL;
     struct request q = {0};
     struct atoll_body body;
 
+    if (atoll_repeat_check(call, bytes, n, &before))
+        return;
     if (!atoll_vercel_decode(call, &body, bytes, n, fields, &q))
         return;
-    if (q.command)
-        run(call, &q);
-    else
+    if (!q.command)
         atoll_vercel_refuse(call, 400, NULL, "command must be given");
+    else if (!started_before(call, &q, before))
+        run(call, &q);
     atoll_body_done(&body);
 }
 
@@ -280,6 +310,8 @@ void atoll_vercel_command_kill(struct atoll_api_call *call, const uint8_t *bytes
     bool ended;
     int signo;
 
+    if (atoll_repeat_check(call, bytes, n, NULL))
+        return;
     if (!atoll_vercel_decode(call, &body, bytes, n, kill_fields, &q))
         return;
     signo = signal_of(q.signal);
@@ -301,7 +333,7 @@ struct input {
 static void written(void *arg, const struct atoll_error *error)
 {
     if (error && error->kind == ATOLL_ERR_FAILED_PRECONDITION)
-        atoll_vercel_refuse(arg, 409, NULL, "%s", error->text);
+        atoll_vercel_refuse_error(arg, 409, NULL, error);
     else
         signaled(arg, error);
 }
@@ -339,6 +371,8 @@ void atoll_vercel_command_stdin(struct atoll_api_call *call, const uint8_t *byte
     struct atoll_exec *exec;
     bool ended;
 
+    if (atoll_repeat_check(call, bytes, n, NULL))
+        return;
     if (!atoll_vercel_decode(call, &body, bytes, n, input_fields, &q))
         return;
     exec = atoll_vercel_command_find(call, &ended);

@@ -199,10 +199,7 @@ static int change_snapshot(struct atoll_api_call *call, const struct atoll_verce
     r = atoll_vercel_snapshot_reference(call, q->snapshot, &reference, err);
     if (r < 0)
         return r;
-    if (strcmp(atoll_fact_text(facts, "disk"), q->snapshot) != 0)
-        (void)json_object_set_new(facts, "restore", json_true());
-    else
-        (void)json_object_del(facts, "restore");
+    (void)json_object_set_new(facts, "restore", json_true());
     (void)json_object_set_new(facts, "currentSnapshotId", json_string(q->snapshot));
     return 0;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "api/kit/metadata.h"
 #include "api/kit/network_mode.h"
+#include "api/repeats.h"
 #include "base/rand.h"
 #include "base/text.h"
 #include "engine/json_memory.h"
@@ -346,6 +347,8 @@ void atoll_vercel_create(struct atoll_api_call *call, const uint8_t *bytes, size
     struct atoll_error error;
     struct atoll_body body;
 
+    if (atoll_repeat_check(call, bytes, n, NULL))
+        return;
     if (atoll_vercel_create_decode(&body, bytes, n, &q, &error) < 0 ||
         atoll_vercel_prepare(call, &q, &body, &options, &error) < 0)
         atoll_api_fail(call, &error);

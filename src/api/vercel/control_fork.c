@@ -3,6 +3,7 @@
  * request, and with the files of its current snapshot.
  */
 #include <stdio.h>
+#include "api/repeats.h"
 #include "api/vercel/control_create.h"
 #include "engine/json_memory.h"
 
@@ -79,6 +80,8 @@ void atoll_vercel_sandbox_fork(struct atoll_api_call *call, const uint8_t *bytes
     struct atoll_error error;
     struct atoll_body body;
 
+    if (atoll_repeat_check(call, bytes, n, NULL))
+        return;
     if (call->ended || !atoll_vercel_box_get(call->engine, call->params.id, &box)) {
         atoll_vercel_refuse(call, 404, NULL, "Sandbox %.64s not found", call->params.template);
         return;

@@ -92,7 +92,6 @@ static void add_session(void *arg)
     timeout = atoll_fact_number(box.facts, "timeout", ATOLL_VERCEL_TIMEOUT_MS);
     if (!r->joins && atoll_vercel_session_number(box.facts) == r->number) {
         (void)json_object_del(box.facts, "restore");
-        (void)json_object_del(box.facts, "disk");
         atoll_vercel_session_add(box.facts, r->ended_unix_ms, timeout,
                                  atoll_fact_text(box.facts, "currentSnapshotId"));
         result = atoll_vercel_facts_store(r->call->engine, r->id, box.facts, &error);
@@ -131,7 +130,6 @@ static int choose_files(struct atoll_api_call *call, const struct atoll_vercel_b
     const char *origin = atoll_fact_text(box->facts, "origin");
     bool keeps =
         atoll_fact_flag(box->facts, "persistent") && !atoll_fact_flag(box->facts, "restore");
-    bool same = *snapshot && strcmp(atoll_fact_text(box->facts, "disk"), snapshot) == 0;
     char *reference = NULL;
     int r = *snapshot ? atoll_vercel_snapshot_reference(call, snapshot, &reference, err) : 0;
 
@@ -140,7 +138,7 @@ static int choose_files(struct atoll_api_call *call, const struct atoll_vercel_b
         if (!reference)
             r = atoll_fields_no_memory(err);
     }
-    if (r == 0 && !keeps && !same)
+    if (r == 0 && !keeps)
         *ret = ATOLL_TAKE_PTR(reference);
     free(reference);
     return r;

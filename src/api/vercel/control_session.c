@@ -3,6 +3,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include "api/repeats.h"
 #include "api/vercel/control_stop.h"
 #include "base/clock.h"
 #include "engine/sandbox/ended.h"
@@ -164,8 +165,11 @@ void atoll_vercel_session_extend(struct atoll_api_call *call, const uint8_t *byt
     struct atoll_error error;
     struct atoll_body body;
     int64_t more = 0;
-    int r = atoll_body_decode(&body, bytes, n, fields, &q, &error);
+    int r;
 
+    if (atoll_repeat_check(call, bytes, n, NULL))
+        return;
+    r = atoll_body_decode(&body, bytes, n, fields, &q, &error);
     if (r == 0 && !json_is_number(q.duration))
         r = atoll_fields_refuse(&error, "", "duration", q.duration, "a number of milliseconds");
     if (r == 0 && atoll_vercel_timeout_check(q.duration, "duration", &more, &error) < 0)

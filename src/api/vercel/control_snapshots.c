@@ -3,6 +3,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include "api/repeats.h"
 #include "api/vercel/control_stop.h"
 #include "api/vercel/list.h"
 #include "api/vercel/snapshots.h"
@@ -33,9 +34,16 @@ void atoll_vercel_snapshot_create(struct atoll_api_call *call, const uint8_t *by
     struct atoll_body body;
     int64_t number = 1;
     double keep = 0;
-    int r = atoll_body_decode(&body, bytes, n, fields, &q, &error);
+    int r;
 
+    if (atoll_repeat_check(call, bytes, n, NULL))
+        return;
     (void)atoll_vercel_sid_read(call->params.name, id, &number);
+    if (atoll_vercel_check_runs(call, number, &error) < 0) {
+        atoll_api_fail(call, &error);
+        return;
+    }
+    r = atoll_body_decode(&body, bytes, n, fields, &q, &error);
     if (r == 0 && q.expiration && !json_is_null(q.expiration)) {
         keep = json_number_value(q.expiration);
         if (!json_is_number(q.expiration) || keep < 0)
@@ -255,7 +263,7 @@ static void deleted(void *arg, const struct atoll_error *error)
 
     d->snapshot.deleted = true;
     if (error && error->kind == ATOLL_ERR_FAILED_PRECONDITION)
-        atoll_vercel_refuse(d->call, 400, "snapshot_in_use", "%s", error->text);
+        atoll_vercel_refuse_error(d->call, 400, "snapshot_in_use", error);
     else if (error)
         atoll_api_fail(d->call, error);
     if (!error) {

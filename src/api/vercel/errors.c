@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include "api/vercel/vercel_internal.h"
 
 static const struct {
@@ -37,16 +38,23 @@ const char *atoll_vercel_code_of(int status)
     return rows[i].code;
 }
 
-static void reply(struct atoll_api_call *call, int status, const char *code, const char *text)
+/* hint: what to do, behind the text, since the format has no member for it; or NULL. */
+static void reply(struct atoll_api_call *call, int status, const char *code, const char *text,
+                  const char *hint)
 {
+    char message[ATOLL_ERROR_TEXT_MAX + ATOLL_ERROR_HINT_MAX + 4];
     struct atoll_buf buf;
     struct atoll_json_out out;
 
+    if (hint && strchr(hint, '\n'))
+        (void)snprintf(message, sizeof(message), "%s\n%s", text, hint);
+    else
+        (void)snprintf(message, sizeof(message), hint ? "%s (%s)" : "%s", text, hint);
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_json_open(&out, "error", '{');
     atoll_json_text(&out, "code", code ? code : atoll_vercel_code_of(status));
-    atoll_json_text(&out, "message", text);
+    atoll_json_text(&out, "message", message);
     atoll_json_close(&out, '}');
     atoll_json_close(&out, '}');
     atoll_api_reply(call, status, &out);
@@ -61,7 +69,13 @@ void atoll_vercel_refuse(struct atoll_api_call *call, int status, const char *co
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    reply(call, status, code, text);
+    reply(call, status, code, text, NULL);
+}
+
+void atoll_vercel_refuse_error(struct atoll_api_call *call, int status, const char *code,
+                               const struct atoll_error *error)
+{
+    reply(call, status, code, error->text, *error->hint ? error->hint : NULL);
 }
 
 /* Errors that protocols.c marks by their errno, and those that name a snapshot which is gone. */
@@ -89,14 +103,16 @@ void atoll_vercel_fail(struct atoll_api_call *call, int status, const struct ato
     for (size_t i = 0; error->kind == ATOLL_ERR_FAILED_PRECONDITION && i < ATOLL_ARRAY_LEN(marks);
          i++)
         if (marks[i].errnum == (state ? state : error->errnum)) {
-            reply(call, marks[i].status, marks[i].code, error->text);
+            reply(call, marks[i].status, marks[i].code, error->text, atoll_api_hint_of(error));
             return;
         }
     if (status == 401)
         reply(call, 401, "unauthorized",
               "The bearer token is not a key of this Atoll. Set ATOLL_API_KEY, or pass a key as "
-              "`token`; `atoll key create` makes one.");
+              "`token`; `atoll key create` makes one.",
+              NULL);
     else
         reply(call, status_for_client(status), NULL,
-              status == 500 ? "internal error of the daemon" : error->text);
+              status == 500 ? "internal error of the daemon" : error->text,
+              atoll_api_hint_of(error));
 }

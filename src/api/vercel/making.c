@@ -89,6 +89,8 @@ static void cloned(void *arg, const struct atoll_git_result *result ATOLL_UNUSED
     if (error)
         (void)atoll_fail(&refusal, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                          "The git source could not be cloned: %.400s", error->text);
+    if (error && *error->hint)
+        atoll_advise(&refusal, "%s", error->hint);
     atoll_steps_done(&m->steps, error ? &refusal : NULL);
 }
 

@@ -51,19 +51,18 @@ static bool has_param(const struct atoll_api_call *call, const char *name)
 
 /* States. */
 
-static int error_of_state(const struct atoll_sandbox_view *v, const json_t *facts)
+static int error_of_state(const struct atoll_sandbox_view *v)
 {
     switch (v->state) {
     case ATOLL_SANDBOX_RUNNING:
         return 0;
     case ATOLL_SANDBOX_CREATING:
     case ATOLL_SANDBOX_STOPPING:
-        return atoll_fact_flag(facts, "snapshotting") ? ATOLL_VERCEL_E_SNAPSHOTTING
-                                                      : ATOLL_VERCEL_E_STOPPING;
+        return ATOLL_VERCEL_E_STOPPING;
     case ATOLL_SANDBOX_FAILED:
     case ATOLL_SANDBOX_PAUSED:
     case ATOLL_SANDBOX_STOPPED:
-        return ATOLL_VERCEL_E_STOPPED;
+        return v->snapshotting ? ATOLL_VERCEL_E_SNAPSHOTTING : ATOLL_VERCEL_E_STOPPED;
     case ATOLL_SANDBOX_UNREACHABLE:
         break;
     }
@@ -75,17 +74,12 @@ int atoll_vercel_state_error(const struct atoll_api_call *call, const struct ato
     const struct atoll_sandbox *sandbox =
         call->params.id[0] ? atoll_engine_find(call->engine, call->params.id) : NULL;
     struct atoll_sandbox_view v;
-    json_t *facts;
-    int mark;
 
     if (call->protocol != &atoll_vercel_session_protocol || !sandbox ||
         error->errnum == ATOLL_VERCEL_E_NO_SNAPSHOT)
         return 0;
-    facts = atoll_vercel_facts(sandbox);
     atoll_sandbox_get(sandbox, &v);
-    mark = error_of_state(&v, facts);
-    json_decref(facts);
-    return mark;
+    return error_of_state(&v);
 }
 
 /* Admission. */
@@ -108,7 +102,8 @@ static int enter_session(struct atoll_api_call *call, int64_t *ret_number, struc
     return 0;
 }
 
-static int check_runs(const struct atoll_api_call *call, int64_t number, struct atoll_error *err)
+int atoll_vercel_check_runs(const struct atoll_api_call *call, int64_t number,
+                            struct atoll_error *err)
 {
     const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
     struct atoll_sandbox_view v;
@@ -122,14 +117,16 @@ static int check_runs(const struct atoll_api_call *call, int64_t number, struct 
     facts = atoll_vercel_facts(sandbox);
     atoll_sandbox_get(sandbox, &v);
     current = atoll_vercel_session_number(facts);
-    mark = number < current ? ATOLL_VERCEL_E_STOPPED : error_of_state(&v, facts);
+    mark = number < current ? ATOLL_VERCEL_E_STOPPED : error_of_state(&v);
     json_decref(facts);
     if (number > current)
         return no_session(call->params.name, err);
     if (mark)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, mark,
                           mark == ATOLL_VERCEL_E_STOPPED ? "Sandbox is stopped"
-                                                         : "Sandbox is being stopped");
+                          : mark == ATOLL_VERCEL_E_STOPPING
+                              ? "Sandbox is being stopped"
+                              : "A snapshot of the sandbox is being made");
     return 0;
 }
 
@@ -162,6 +159,12 @@ static int admit(struct atoll_api_call *call, struct atoll_error *err)
     return atoll_api_check_owner(call, err);
 }
 
+/* A repeated request for a snapshot comes when the first has ended the session. */
+static bool checks_itself(const struct atoll_route *route)
+{
+    return route->method == ATOLL_GET || route->handler == atoll_vercel_snapshot_create;
+}
+
 static int admit_session(struct atoll_api_call *call, struct atoll_error *err)
 {
     int r = atoll_api_authorize(call, call->route ? call->route->scope : ATOLL_SCOPE_READ, err);
@@ -171,7 +174,7 @@ static int admit_session(struct atoll_api_call *call, struct atoll_error *err)
         return r;
     take_command(call);
     r = enter_session(call, &number, err);
-    return r < 0 || call->route->method == ATOLL_GET ? r : check_runs(call, number, err);
+    return r < 0 || checks_itself(call->route) ? r : atoll_vercel_check_runs(call, number, err);
 }
 
 const struct atoll_protocol atoll_vercel_control_protocol = {.fail = atoll_vercel_fail,

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "api/kit/file_send.h"
 #include "api/kit/tar_in.h"
+#include "api/repeats.h"
 #include "api/vercel/session_internal.h"
 
 struct request {
@@ -47,7 +48,7 @@ static void fail_path(struct atoll_api_call *call, const struct atoll_error *err
 
     if (exists && (error->kind == ATOLL_ERR_NOT_FOUND || error->kind == ATOLL_ERR_ALREADY_EXISTS ||
                    error->kind == ATOLL_ERR_PERMISSION_DENIED))
-        atoll_vercel_refuse(call, 400, NULL, "%s", error->text);
+        atoll_vercel_refuse_error(call, 400, NULL, error);
     else
         atoll_api_fail(call, error);
 }
@@ -99,9 +100,12 @@ static void parent_found(void *arg, const struct atoll_am_entry *entry ATOLL_UNU
 
 void atoll_vercel_file_mkdir(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
-    struct making *m = atoll_api_alloc(sizeof(*m));
+    struct making *m;
     char parent[ATOLL_VERCEL_PATH_MAX + 1], *slash;
 
+    if (atoll_repeat_check(call, bytes, n, NULL))
+        return;
+    m = atoll_api_alloc(sizeof(*m));
     if (!take_path(call, bytes, n, m->path)) {
         free(m);
         return;

@@ -79,5 +79,8 @@ bool atoll_vercel_is_v1(const struct atoll_api_call *call);
  * one. atoll_api_fail() makes the same body from an error of the engine. */
 void atoll_vercel_refuse(struct atoll_api_call *call, int status, const char *code, const char *fmt,
                          ...) ATOLL_PRINTF(4, 5);
+/* The same with the text and the hint of an error. */
+void atoll_vercel_refuse_error(struct atoll_api_call *call, int status, const char *code,
+                               const struct atoll_error *error);
 /* The code of a status, such as "bad_request". */
 const char *atoll_vercel_code_of(int status);

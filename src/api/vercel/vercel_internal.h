@@ -33,6 +33,10 @@ void atoll_vercel_close(void *state);
 void atoll_vercel_fail(struct atoll_api_call *call, int status, const struct atoll_error *error);
 /* Why the session of the call refused a request of the engine: one of the above, or 0. */
 int atoll_vercel_state_error(const struct atoll_api_call *call, const struct atoll_error *error);
+/* Checks that this run of the sandbox of the call is the one that runs now. FAILED_PRECONDITION with one of
+ * the above, NOT_FOUND. */
+int atoll_vercel_check_runs(const struct atoll_api_call *call, int64_t number,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* --- facts.c: what the facade stores about a sandbox --- */
 
@@ -79,7 +83,7 @@ void atoll_vercel_session_add(json_t *facts, int64_t ended_unix_ms, int64_t time
 /* --- views.c --- */
 
 /* "pending", "running", "stopping", "stopped", "failed", "aborted" or "snapshotting". */
-const char *atoll_vercel_status(const struct atoll_sandbox_view *v, const json_t *facts);
+const char *atoll_vercel_status(const struct atoll_sandbox_view *v);
 void atoll_vercel_view_sandbox(struct atoll_json_out *out, const char *key,
                                const struct atoll_vercel_box *box);
 void atoll_vercel_view_session(struct atoll_json_out *out, const char *key,

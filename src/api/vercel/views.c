@@ -13,7 +13,7 @@
 
 #define INTERACTIVE_PORT 1 /* clients only check that it is a number */
 
-const char *atoll_vercel_status(const struct atoll_sandbox_view *v, const json_t *facts)
+const char *atoll_vercel_status(const struct atoll_sandbox_view *v)
 {
     switch (v->state) {
     case ATOLL_SANDBOX_CREATING:
@@ -21,12 +21,12 @@ const char *atoll_vercel_status(const struct atoll_sandbox_view *v, const json_t
     case ATOLL_SANDBOX_RUNNING:
         return "running";
     case ATOLL_SANDBOX_STOPPING:
-        return atoll_fact_flag(facts, "snapshotting") ? "snapshotting" : "stopping";
+        return "stopping";
     case ATOLL_SANDBOX_FAILED:
         return "failed";
     case ATOLL_SANDBOX_PAUSED:
     case ATOLL_SANDBOX_STOPPED:
-        return "stopped";
+        return v->snapshotting ? "snapshotting" : "stopped";
     case ATOLL_SANDBOX_UNREACHABLE:
         break;
     }
@@ -105,7 +105,7 @@ void atoll_vercel_view_sandbox(struct atoll_json_out *out, const char *key,
     atoll_json_open(out, key, '{');
     atoll_json_text(out, "name", atoll_name_or_id(v));
     atoll_json_bool(out, "persistent", atoll_fact_flag(box->facts, "persistent"));
-    atoll_json_text(out, "status", atoll_vercel_status(v, box->facts));
+    atoll_json_text(out, "status", atoll_vercel_status(v));
     atoll_json_text(out, "currentSessionId", sid);
     atoll_json_i64(out, "createdAt", v->created_unix_ms);
     atoll_json_i64(out, "updatedAt", ATOLL_MAX(updated, v->paused_unix_ms));
@@ -171,7 +171,7 @@ void atoll_vercel_view_session(struct atoll_json_out *out, const char *key,
     atoll_vercel_sid_write(v->id, number, sid);
     atoll_json_open(out, key, '{');
     atoll_json_text(out, "id", sid);
-    atoll_json_text(out, "status", current ? atoll_vercel_status(v, box->facts) : "stopped");
+    atoll_json_text(out, "status", current ? atoll_vercel_status(v) : "stopped");
     atoll_json_i64(out, "requestedAt", created);
     atoll_json_i64(out, "createdAt", created);
     atoll_json_i64(out, "startedAt", started);

@@ -93,6 +93,7 @@ void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view 
         .output_spent_bytes = s->life.output_bytes,
         .owner = s->spec.tenant,
         .state = atoll_sandbox_state(s),
+        .snapshotting = s->snapping,
         .cause = s->cause,
         .warning = s->spec.warning,
         .silent_ms = atoll_sandbox_expects(s) ? atoll_rpc_silent_ms(s->agent) : 0,
