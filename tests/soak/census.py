@@ -189,8 +189,9 @@ class Census:
         return rows
 
     def network_sockets(self):
-        """Sockets in the networks of living sandboxes. atoll-spawn keeps two for each that has a network: how many
-        of those wait in the pool depends on what was asked for last. A sandbox that is gone has none here."""
+        """Sockets in the networks of living sandboxes. atoll-spawn keeps two for each that has a network, and the daemon
+        too until it hands them to atoll-egress: how many of those wait in the pool depends on what was asked for last.
+        A sandbox that is gone has none here."""
         found = set()
         for pid in children(self.ground.spawn() or 0):
             for kind in ("tcp6", "udp6"):
@@ -202,7 +203,7 @@ class Census:
     def measure(self):
         """What may not grow."""
         daemon, spawn = self.ground.daemon.pid, self.ground.spawn()
-        held, spawn_held = descriptors(daemon), descriptors(spawn, self.network_sockets)
+        held, spawn_held = (descriptors(pid, self.network_sockets) for pid in (daemon, spawn))
         metrics = self.ground.unix().get("/metrics").body.decode()
         heap = re.search(r"^process_heap_bytes (\S+)", metrics, re.M)
         return {
