@@ -410,7 +410,7 @@ def test_contexts_keep_variables_apart(box):
 def test_code_that_takes_too_long_is_interrupted(box):
     messages, code = execute(box, code="import time; print('a', flush=True); time.sleep(60)",
                              timeout=1)
-    assert code == 1000 and text_of(messages) == "a\n"
+    assert code == 4008 and text_of(messages) == "a\n"
     assert messages[-1] == {"type": "control", "text": "interrupted"}
     assert not [m for m in messages if m["type"] == "error"]
     assert text_of(execute(box, code="print('again')")[0]) == "again\n"

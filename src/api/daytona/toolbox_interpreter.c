@@ -202,7 +202,11 @@ static void on_line(void *arg, enum atoll_context_line_kind kind, const char *js
         atoll_execution_pause(x->execution);
 }
 
-/* Code that was interrupted in time has a result. If its interpreter had to be killed, it has none. */
+/*
+ * Code that took too long ends with CLOSE_TIMEOUT. If its interpreter could be interrupted and goes on,
+ * `interrupted` is sent before: the SDK for TypeScript returns the output so far then, the one for
+ * Python ignores that message.
+ */
 static void on_ended(void *arg, const struct atoll_error *error)
 {
     struct run *x = arg;
@@ -213,19 +217,20 @@ static void on_ended(void *arg, const struct atoll_error *error)
     x->execution = NULL;
     if (!x->w.ws)
         return;
-    if (is_killed) {
-        run_fail(x, CLOSE_TIMEOUT, "execution timed out");
-        return;
-    }
-    if (error) {
+    if (error && !is_killed) {
         run_fail(x, error->kind == ATOLL_ERR_NOT_FOUND ? ATOLL_WS_POLICY : ATOLL_WS_INTERNAL,
                  error->text);
         return;
     }
-    out = atoll_toolbox_ws_begin(&x->out, "control");
-    atoll_json_text(&out, "text", is_late ? "interrupted" : "completed");
-    atoll_toolbox_ws_send(&x->w, &out);
-    atoll_ws_close(x->w.ws, ATOLL_WS_NORMAL, NULL);
+    if (!is_killed) {
+        out = atoll_toolbox_ws_begin(&x->out, "control");
+        atoll_json_text(&out, "text", is_late ? "interrupted" : "completed");
+        atoll_toolbox_ws_send(&x->w, &out);
+    }
+    if (is_late)
+        run_fail(x, CLOSE_TIMEOUT, "execution timed out");
+    else
+        atoll_ws_close(x->w.ws, ATOLL_WS_NORMAL, NULL);
 }
 
 static const struct atoll_context_events events = {on_line, on_ended};

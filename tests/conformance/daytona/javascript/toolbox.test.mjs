@@ -99,6 +99,8 @@ for (const [name, sdk] of Object.entries(SDKS)) {
       await codeInterpreter.runCode('x = 1', { context })
       assert.equal((await codeInterpreter.runCode('print(x)', { context })).stdout, '1\n')
       assert.equal((await codeInterpreter.runCode('x')).error.name, 'NameError')
+      assert.deepEqual(await codeInterpreter.runCode('import time; print(1); time.sleep(600)', { timeout: 1 }),
+        { stdout: '1\n', stderr: '' })
       assert.ok((await codeInterpreter.listContexts()).some(({ id }) => id === context.id))
       await codeInterpreter.deleteContext(context)
       await assert.rejects(codeInterpreter.runCode('1', { context }))
