@@ -116,16 +116,37 @@ static void print_tries(const json_t *reply)
 {
     const json_t *tries = json_object_get(reply, "tries");
     const json_t *best = json_object_get(reply, "best");
+    bool merged = json_is_true(json_object_get(json_object_get(reply, "merge"), "merged"));
 
     for (size_t i = 0; i < json_array_size(tries); i++) {
         const json_t *one = json_array_get(tries, i);
 
-        (void)printf(
-            "%zu  score %g  %s%s%s\n", i, atoll_link_number(one, "score", 0),
-            json_object_get(one, "exit_code") ? "" : "failed", atoll_link_text(one, "error", ""),
-            json_is_integer(best) && (size_t)json_integer_value(best) == i ? "merged" : "");
+        (void)printf("%zu  score %g  %s%s%s\n", i, atoll_link_number(one, "score", 0),
+                     json_object_get(one, "exit_code") ? "" : "failed",
+                     atoll_link_text(one, "error", ""),
+                     !json_is_integer(best) || (size_t)json_integer_value(best) != i ? ""
+                     : merged                                                        ? "merged"
+                                                                                     : "best");
     }
     print_report(json_object_get(reply, "merge"));
+}
+
+/* Whether the best has been merged. */
+static int judge(const json_t *reply, const char *sandbox, struct atoll_error *err)
+{
+    const char *kept = atoll_link_text(reply, "kept", "");
+    const char *error = atoll_link_text(reply, "error", "");
+
+    if (!json_is_integer(json_object_get(reply, "best")))
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
+                          "no try has succeeded, and nothing was written");
+    if (json_is_true(json_object_get(json_object_get(reply, "merge"), "merged")))
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EEXIST,
+                      "the best was not merged: %.150s; its fork is kept. Merge it with: "
+                      "atoll merge %.32s %.32s%s",
+                      *error ? error : "there are conflicts", sandbox, kept,
+                      *error ? "" : " --ours|--theirs");
 }
 
 static int try_command(struct atoll_cli *cli, const void *options, int argc, char **argv,
@@ -147,12 +168,12 @@ static int try_command(struct atoll_cli *cli, const void *options, int argc, cha
     if (r < 0)
         return r;
     if (cli->json)
-        return atoll_cli_print_json(reply, err);
-    print_tries(reply);
-    if (!json_is_integer(json_object_get(reply, "best")))
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
-                          "no try has succeeded, and nothing was written");
-    return ATOLL_CLI_OK;
+        r = atoll_cli_print_json(reply, err);
+    else
+        print_tries(reply);
+    if (r >= 0)
+        r = judge(reply, argv[0], err);
+    return r < 0 ? r : ATOLL_CLI_OK;
 }
 
 const struct atoll_cli_verb atoll_cli_try = {
@@ -162,7 +183,8 @@ const struct atoll_cli_verb atoll_cli_try = {
     .help =
         "Each fork has ATOLL_TRY=0, 1, … in the environment. The score is a number on the last\n"
         "line of the output, or else 1 for the exit status 0. The best is merged into the\n"
-        "sandbox; all forks are removed.\n"
+        "sandbox; all forks are removed. If there are conflicts, the best fork is kept and named,\n"
+        "and the exit status is 1.\n"
         "\n"
         "Example:\n"
         "  atoll try --count 4 $id -- sh -c './agent --seed $ATOLL_TRY && ./score'\n",

@@ -1,14 +1,17 @@
 """Merges of forks into their sandbox, conflicts between them, and tries."""
 
+import contextlib
 import os
 import subprocess
+import threading
 
 import pytest
 
 from boxes import Box
 from conftest import BUILD, ROOT
 from daemons import wait_until
-from resting import mortal_daemon
+from resting import kill_daemon, mortal_daemon
+from rest import Rest
 from test_state import layers, need_snapshots
 
 
@@ -109,13 +112,99 @@ def test_try_keeps_the_best(mortal, box):
     answer = box.post("try", {"count": 3, "cmd": ["sh", "-c", "echo $ATOLL_TRY > result; echo $((ATOLL_TRY % 2))"]})
     assert answer.status == 200, answer.body
     report = answer.json
-    assert report["best"] == 1 and report["merge"]["merged"], report
+    assert report["best"] == 1 and report["merge"]["merged"] and report["kept"] is None, report
     assert [one["score"] for one in report["tries"]] == [0, 1, 0]
     assert box.out("cat result") == "1"
     assert [one["id"] for one in mortal.rest.get("/api/sandboxes").json["sandboxes"]] == [box.id]
     none = box.post("try", {"count": 2, "cmd": ["sh", "-c", "echo bad > result; exit 3"]}).json
     assert none["best"] is None and none["merge"] is None and box.out("cat result") == "1"
     assert [one["exit_code"] for one in none["tries"]] == [3, 3]
+
+
+SLOW = ["sh", "-c", "echo theirs > f; until test -e go; do sleep 0.05; done; rm go; echo $ATOLL_TRY > won; echo $ATOLL_TRY"]
+
+
+def others(box):
+    return [Known(box, one["id"]) for one in box.rest.get("/api/sandboxes").json["sandboxes"] if one["id"] != box.id]
+
+
+class Known(Box):
+    def __init__(self, box, sandbox_id):
+        self.rest, self.id = box.rest, sandbox_id
+        self.path = f"/api/sandboxes/{sandbox_id}"
+
+
+@contextlib.contextmanager
+def slow_try(mortal, box, function):
+    """A try by `function`, whose commands run on, each in a fork, until the end of the body."""
+    thread = threading.Thread(target=function)
+    thread.start()
+    wait_until(lambda: len(others(box)) == 2, 30, lambda: others(box))
+    for one in others(box):
+        wait_until(lambda: one.rest.get(f"{one.path}/files", path="/home/user/f").body == b"theirs\n", 30, lambda: one.view)
+    yield
+    if mortal.process.poll() is None:
+        for one in others(box):
+            one.out("touch go")
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_the_best_is_kept_if_it_was_not_merged(mortal, box):
+    box.out("echo base > f")
+    reports = []
+    with slow_try(mortal, box, lambda: reports.append(
+            Rest(mortal.socket).post(f"{box.path}/try", {"count": 2, "cmd": SLOW}).json)):
+        box.out("echo ours > f")
+    report, = reports
+    assert report["best"] == 1 and not report["merge"]["merged"]
+    assert conflicts(report["merge"]) == {"/home/user/f": ("changed", "changed")}
+    kept, = others(box)
+    assert report["kept"] == kept.id and box.out("cat f; ls") == "ours\nf"
+    kill_daemon(mortal)
+    mortal.start()
+    assert kept.out("cat won") == "1"
+    assert merge(box, kept, prefer="theirs")["merged"] and box.out("cat f won") == "theirs\n1"
+
+
+def test_the_command_line_says_how_to_merge_what_was_kept(mortal, box):
+    box.out("echo base > f")
+    env = {**os.environ, "ATOLL_SOCKET": str(mortal.socket)}
+    ended = []
+    for words in ([], ["--json"]):
+        with slow_try(mortal, box, lambda: ended.append(subprocess.run(
+                [BUILD / "atoll", "try", *words, box.id, "--", *SLOW], text=True, capture_output=True, env=env))):
+            box.out("echo ours >> f")
+        done, (kept,) = ended.pop(), others(box)
+        assert done.returncode == 1 and f"atoll merge {box.id} {kept.id} --ours|--theirs" in done.stderr, done.stderr
+        if not words:
+            assert "1  score 1  best" in done.stdout and "merged" not in done.stdout, done.stdout
+            assert "! /home/user/f  ours: changed, theirs: changed" in done.stdout
+        kept.destroy()
+
+
+def test_the_best_is_kept_if_the_merge_fails(mortal, box):
+    reports = []
+    with slow_try(mortal, box, lambda: reports.append(
+            Rest(mortal.socket).post(f"{box.path}/try", {"count": 2, "cmd": SLOW}).json)):
+        assert box.post("pause", {}).status == 200
+    report, = reports
+    kept, = others(box)
+    assert report["best"] == 1 and report["merge"] is None and report["kept"] == kept.id and "error" in report, report
+    assert box.post("resume", {}).status == 200
+
+
+def test_the_forks_of_a_killed_try_are_removed(mortal, box):
+    def attempt():
+        with contextlib.suppress(OSError):
+            Rest(mortal.socket).post(f"{box.path}/try", {"count": 2, "cmd": SLOW})
+
+    with slow_try(mortal, box, attempt):
+        kill_daemon(mortal)
+    mortal.start()
+    wait_until(lambda: others(box) == [], 30, lambda: others(box))
+    wait_until(lambda: layers(mortal) == set(), 30, lambda: layers(mortal))
+    assert box.out("ls") == ""
 
 
 def test_a_merge_can_be_undone(mortal):

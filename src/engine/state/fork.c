@@ -14,7 +14,7 @@
  *
  * All or none: until the last create has succeeded the version's source is "forking". If a create
  * fails, the others are destroyed; if the daemon dies, the next one destroys the sandboxes of such a
- * version.
+ * version. That of a provisional fork stays "forking" until atoll_fork_keep.
  */
 
 struct forking {
@@ -25,7 +25,7 @@ struct forking {
     uint32_t count, waiting;       /* creates or destroys in progress, plus one while they begin */
     uint32_t made;
     char (*ids)[ATOLL_ID_LEN + 1]; /* owned: those that were made */
-    bool failed;
+    bool provisional, failed;
     struct atoll_error error; /* the first one */
     atoll_fork_fn *done;
     void *arg;
@@ -79,7 +79,7 @@ static void finish(struct forking *f)
 
     if (r != 0)
         r = atoll_fail_errno(&err, r, "fork");
-    if (!f->failed && r == 0)
+    if (!f->failed && r == 0 && !f->provisional)
         r = atoll_version_set_source(f->engine, f->version, ATOLL_SOURCE_FORK, &err);
     if (!f->failed && r < 0)
         fail(f, &err);
@@ -226,7 +226,11 @@ void atoll_engine_fork(struct atoll_engine *engine, const char *sandbox_id,
     atoll_rand_id(id, 16);
     (void)snprintf(name, sizeof(name), "fork-%s", id);
     f = atoll_alloc(sizeof(*f));
-    *f = (struct forking){.engine = engine, .count = request->count, .done = done, .arg = arg};
+    *f = (struct forking){.engine = engine,
+                          .count = request->count,
+                          .provisional = request->provisional,
+                          .done = done,
+                          .arg = arg};
     memcpy(f->sandbox_id, s->spec.id, sizeof(f->sandbox_id));
     f->ids = atoll_alloc(request->count * sizeof(*f->ids));
     if (make_options(f, s, name, request, &err) < 0) {
@@ -238,4 +242,14 @@ void atoll_engine_fork(struct atoll_engine *engine, const char *sandbox_id,
         s,
         &(struct atoll_capture_request){.name = name, .tags = "", .source = ATOLL_SOURCE_FORKING},
         on_captured, f);
+}
+
+int atoll_fork_keep(struct atoll_engine *engine, const char *sandbox_id, struct atoll_error *err)
+{
+    const struct atoll_sandbox *s = atoll_engine_find(engine, sandbox_id);
+
+    if (!s)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s",
+                          sandbox_id);
+    return atoll_version_set_source(engine, s->version, ATOLL_SOURCE_FORK, err);
 }

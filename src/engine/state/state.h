@@ -40,6 +40,8 @@ struct atoll_fork_request {
     bool timeout_is_given;
     uint32_t timeout_s; /* of the new sandboxes; not given: as that of the sandbox */
     bool memory;        /* with its processes: UNIMPLEMENTED, with the reason of its provider */
+    bool
+        provisional; /* the next daemon destroys the new sandboxes, but for those of atoll_fork_keep */
 };
 /* ids: `count` of them. */
 typedef void atoll_fork_fn(void *arg, const char (*ids)[ATOLL_ID_LEN + 1], size_t count,
@@ -48,6 +50,9 @@ typedef void atoll_fork_fn(void *arg, const char (*ids)[ATOLL_ID_LEN + 1], size_
  * stopped sandbox: all of them, or none. The new ones have no name. */
 void atoll_engine_fork(struct atoll_engine *engine, const char *sandbox_id,
                        const struct atoll_fork_request *request, atoll_fork_fn *done, void *arg);
+/* Makes all sandboxes of a provisional fork permanent that have not been destroyed; sandbox_id is one of them. */
+int atoll_fork_keep(struct atoll_engine *engine, const char *sandbox_id,
+                    struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* Brings a running sandbox back to a snapshot, or to any version that it could have been created from:
  * it keeps id, name, options and previews. Its commands end as killed by `who`; its files are those of

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/log.h"
 #include "base/memory.h"
 #include "engine/engine_internal.h"
 #include "engine/json_memory.h"
@@ -10,7 +11,8 @@
 #include "engine/state/state.h"
 
 /*
- * Tries: forks, a command in each, the best is merged, all forks are destroyed.
+ * Tries: forks, a command in each, the best is merged, all forks are destroyed. The best is kept if it could not be
+ * merged. The forks are provisional until then: if the daemon dies, the next one destroys them.
  */
 #define TAIL_MAX 512 /* of the output, to find its last line */
 #define WHO "the end of the try"
@@ -38,11 +40,21 @@ struct trying {
     uint32_t timeout_ms;
     int best;     /* -1: none */
     char *report; /* of the merge; owned, or NULL */
+    bool keeps;   /* the best fork, because it was not merged */
     bool failed;
-    struct atoll_error error;
+    struct atoll_error error; /* of the merge */
     atoll_merge_fn *done;
     void *arg;
 };
+
+static char *copy(const char *text)
+{
+    char *made = text ? strdup(text) : NULL;
+
+    if (text && !made)
+        abort(); /* the daemon is crash-only */
+    return made;
+}
 
 static void trying_free(struct trying *t)
 {
@@ -69,6 +81,15 @@ static json_t *describe(const struct attempt *a, uint32_t number)
     return made;
 }
 
+/* Why the best was not merged, for the client. */
+static const char *merge_error(const struct trying *t)
+{
+    if (t->error.kind != ATOLL_ERR_INTERNAL)
+        return t->error.text;
+    atoll_log(ATOLL_LOG_ERROR, "try", "sandbox", t->target, "error", t->error.text, NULL);
+    return "the merge failed inside of the daemon; see its log";
+}
+
 static void tell(struct trying *t)
 {
     json_t *report = json_object(), *tries = json_array();
@@ -80,6 +101,10 @@ static void tell(struct trying *t)
     (void)json_object_set_new(report, "best", t->best < 0 ? json_null() : json_integer(t->best));
     (void)json_object_set_new(report, "merge",
                               t->report ? atoll_json_load_own(t->report) : json_null());
+    (void)json_object_set_new(report, "kept",
+                              t->keeps ? json_string(t->attempts[t->best].id) : json_null());
+    if (t->failed)
+        (void)json_object_set_new(report, "error", json_string(merge_error(t)));
     text = atoll_json_dump(report, JSON_COMPACT);
     t->done(t->arg, text ? text : "{}", NULL);
     free(text);
@@ -89,22 +114,44 @@ static void tell(struct trying *t)
 static void on_destroyed(void *arg, const struct atoll_error *error ATOLL_UNUSED)
 {
     struct trying *t = arg;
+    struct atoll_error err;
 
     if (--t->waiting > 0)
         return;
-    if (t->failed)
+    if (t->keeps && atoll_fork_keep(t->engine, t->attempts[t->best].id, &err) < 0) {
+        t->keeps = false;
+        t->failed = true;
+        t->error = err;
+        t->waiting = 1;
+        atoll_engine_destroy(t->engine, t->attempts[t->best].id, WHO, on_destroyed, t);
+        return;
+    }
+    if (t->failed && !t->keeps)
         t->done(t->arg, NULL, &t->error);
     else
         tell(t);
     trying_free(t);
 }
 
-static void destroy_all(struct trying *t)
+static void destroy_forks(struct trying *t)
 {
-    t->waiting = t->count + 1;
-    for (uint32_t i = 0; i < t->count; i++)
+    t->waiting = 1;
+    for (uint32_t i = 0; i < t->count; i++) {
+        if (t->keeps && (int)i == t->best)
+            continue;
+        t->waiting++;
         atoll_engine_destroy(t->engine, t->attempts[i].id, WHO, on_destroyed, t);
+    }
     on_destroyed(t, NULL);
+}
+
+static bool is_merged(const char *report)
+{
+    json_t *value = atoll_json_load_own(report);
+    bool merged = json_is_true(json_object_get(value, "merged"));
+
+    json_decref(value);
+    return merged;
 }
 
 static void on_merged(void *arg, const char *report, const struct atoll_error *error)
@@ -115,8 +162,10 @@ static void on_merged(void *arg, const char *report, const struct atoll_error *e
     if (error)
         t->error = *error;
     else
-        t->report = strdup(report);
-    destroy_all(t);
+        t->report = copy(report);
+    t->keeps = (error || !is_merged(report)) &&
+               atoll_engine_find(t->engine, t->attempts[t->best].id) != NULL;
+    destroy_forks(t);
 }
 
 static void merge_best(struct trying *t)
@@ -129,7 +178,7 @@ static void merge_best(struct trying *t)
             (t->best < 0 || t->attempts[i].score > t->attempts[t->best].score))
             t->best = (int)i;
     if (t->best < 0) {
-        destroy_all(t);
+        destroy_forks(t);
         return;
     }
     from[0] = t->attempts[t->best].id;
@@ -264,19 +313,10 @@ static void on_forked(void *arg, const char (*ids)[ATOLL_ID_LEN + 1], size_t cou
         merge_best(t);
 }
 
-static char *copy(const char *text)
-{
-    char *made = text ? strdup(text) : NULL;
-
-    if (text && !made)
-        abort(); /* the daemon is crash-only */
-    return made;
-}
-
 void atoll_engine_try(struct atoll_engine *engine, const char *sandbox_id,
                       const struct atoll_try_request *request, atoll_merge_fn *done, void *arg)
 {
-    const struct atoll_fork_request fork = {.count = request->count};
+    const struct atoll_fork_request fork = {.count = request->count, .provisional = true};
     struct trying *t = atoll_alloc(sizeof(*t));
 
     *t = (struct trying){.engine = engine,
