@@ -201,12 +201,13 @@ static int watch_all(const struct sync *s, int inotify, struct atoll_error *err)
     return r;
 }
 
-/* Returns when the folder has changed and is quiet, or when it is time to look at the sandbox. */
+/* Returns when the folder has changed and is quiet, or when it is time to look at the sandbox, or
+ * without inotify at the folder. */
 static void wait_for_change(int inotify, bool two_way)
 {
     struct pollfd p = {.fd = inotify, .events = POLLIN};
     char events[16384];
-    int r = poll(&p, 1, two_way ? LOOK_MS : -1);
+    int r = poll(&p, 1, two_way || inotify < 0 ? LOOK_MS : -1);
 
     while (r > 0) {
         (void)!read(inotify, events, sizeof(events));
@@ -217,11 +218,16 @@ static void wait_for_change(int inotify, bool two_way)
 static int watch(struct sync *s, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    int r = inotify < 0 ? atoll_fail_errno(err, errno, "inotify") : 0;
+    int r = 0;
 
+    if (inotify < 0)
+        (void)fprintf(stderr,
+                      "atoll: changes are looked for every second: %s "
+                      "(fs.inotify.max_user_instances)\n",
+                      strerror(errno));
     while (r == 0) {
         /* Before the round: a change during it wakes up the next wait. */
-        r = watch_all(s, inotify, err);
+        r = inotify < 0 ? 0 : watch_all(s, inotify, err);
         if (r == 0)
             r = one_round(s, err);
         if (r == 0)

@@ -122,8 +122,13 @@ def test_a_file_becomes_a_directory(place):
     assert place.run("cat x/f") == "in it"
 
 
-def test_watch(place):
-    command = [str(place.daemon.build / "atoll"), "sync", "--watch", "--two-way", str(place.folder),
+WITHOUT_INOTIFY = ["unshare", "--user", "--map-root-user", "sh", "-c",
+                   'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"', "sh"]
+
+
+@pytest.mark.parametrize("wrapper", [pytest.param([], id="with inotify"), pytest.param(WITHOUT_INOTIFY, id="without")])
+def test_watch(place, wrapper):
+    command = [*wrapper, str(place.daemon.build / "atoll"), "sync", "--watch", "--two-way", str(place.folder),
                f"{place.box}:/home/user/w"]
     with subprocess.Popen(command, env=place.daemon.env) as watcher:
         try:

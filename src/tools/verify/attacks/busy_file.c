@@ -23,7 +23,7 @@
 #define SLOW_MS 5000
 #define SLOW_TURN "0.5" /* seconds: the upper bound of a bucket of atoll_loop_turn_seconds */
 #define PIECE_BYTES 65536
-#define CONTROL_TRIES 20
+#define CONTROL_MS 3000 /* for how long it tries: less than the writers write */
 #define CONTROL_US 5000 /* far above a write that does not wait: tens of microseconds */
 
 static const char piece[PIECE_BYTES];
@@ -131,12 +131,12 @@ void atoll_attack_busy_file(struct atoll_raid *raid, struct atoll_raid_outcome *
     (void)atoll_raid_drop(raid, box);
 }
 
-/* The careless server writes the upload itself. */
+/* The careless server writes the upload itself. How soon it waits depends on the processors. */
 static int64_t longest_write(int fd)
 {
-    int64_t longest = 0;
+    int64_t end = atoll_clock_ms() + CONTROL_MS, longest = 0;
 
-    for (int i = 0; i < CONTROL_TRIES; i++) {
+    while (longest <= CONTROL_US && atoll_clock_ms() < end) {
         int64_t start = atoll_clock_us();
         if (pwrite(fd, piece, sizeof(piece), 0) < 0)
             break;
