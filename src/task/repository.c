@@ -304,12 +304,27 @@ static const char *commit_text(const struct atoll_task *task, const char *name,
     return text ? text : otherwise;
 }
 
+/* A trailer of the client is a line of its own, in the paragraph of the task's. */
+static void write_message(const struct atoll_task *task, struct atoll_buf *out)
+{
+    const char *given = commit_text(task, "message", NULL);
+    const char *trailer = commit_text(task, "trailer", "");
+    size_t n = strlen(trailer);
+    char subject[80];
+
+    atoll_task_subject(atoll_task_text(task, "instruction"), subject);
+    (void)!atoll_buf_appendf(out, "%s\n\n", given ? given : subject);
+    while (n > 0 && trailer[n - 1] == '\n')
+        n--;
+    if (n > 0)
+        (void)!atoll_buf_appendf(out, "%.*s\n", (int)n, trailer);
+    (void)!atoll_buf_appendf(out, "Atoll-Task: %s\n", task->id);
+}
+
 static void added(void *arg, const struct atoll_git_result *result ATOLL_UNUSED,
                   const struct atoll_error *error)
 {
     struct atoll_task *task = arg;
-    const char *given = commit_text(task, "message", NULL);
-    char subject[80];
     struct atoll_buf message;
 
     if (error) {
@@ -317,9 +332,7 @@ static void added(void *arg, const struct atoll_git_result *result ATOLL_UNUSED,
         return;
     }
     atoll_buf_init(&message, 64 * 1024);
-    atoll_task_subject(atoll_task_text(task, "instruction"), subject);
-    (void)!atoll_buf_appendf(&message, "%s\n\n%sAtoll-Task: %s\n", given ? given : subject,
-                             commit_text(task, "trailer", ""), task->id);
+    write_message(task, &message);
     run_git(task,
             &(struct atoll_git_request){
                 .op = ATOLL_GIT_COMMIT,

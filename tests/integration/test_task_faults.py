@@ -281,6 +281,19 @@ def test_a_server_that_wants_no_password(world):
     assert task["state"] == "succeeded" and task["pushed"], task
 
 
+@pytest.mark.parametrize("branch, trailer", [
+    ("said", "Reviewed-by: Bo <bo@example.org>"), ("ended", "Reviewed-by: Bo <bo@example.org>\n"),
+    ("two", "Reviewed-by: Bo <bo@example.org>\nTested-by: Cy <cy@example.org>")])
+def test_what_the_commit_says(world, branch, trailer):
+    repo = {"url": f"http://one.test:{PORT}/private.git", "username": USER, "password": PASSWORD}
+    task = run(world, "echo x > said", repo=repo, branch=branch, sandbox={"network": {"mode": "bridge"}}, commit={
+        "message": "Say it", "authorName": "Ann", "authorEmail": "ann@example.org", "trailer": trailer})
+    assert task["state"] == "succeeded", task
+    assert git("log", "-1", "--format=%an <%ae>%n%s", branch, cwd=world.bare) == "Ann <ann@example.org>\nSay it\n"
+    trailers = git("log", "-1", "--format=%(trailers:only,unfold)", branch, cwd=world.bare).split("\n")
+    assert [line for line in trailers if line] == [*trailer.strip().split("\n"), f"Atoll-Task: {task['id']}"]
+
+
 def test_a_pull_request(world):
     repo = {"url": f"http://one.test:{PORT}/private.git", "username": USER, "password": PASSWORD}
     (world.hook / "fails").touch()
