@@ -200,6 +200,8 @@ static int load_file(int dir_fd, enum atoll_registry_kind kind, const char *file
         /* The error concerns the whole file: show its first position. */
         (void)atoll_wrap(err, "%s:1:1", shown);
     }
+    if (r == 0 && kind == ATOLL_REGISTRY_AGENT)
+        atoll_registry_fill_install(*ret);
     return r;
 }
 

@@ -126,6 +126,8 @@ static const struct atoll_yaml_field agent[] = {
     {"mcp", ATOLL_YAML_OBJECT, false, 0, 0, agent_mcp},
     {"check", ATOLL_YAML_STRING, false, 1, TEXT, NULL},
     {"install", ATOLL_YAML_STRING, false, 1, LONG_TEXT, NULL},
+    {"package", ATOLL_YAML_STRING, false, 1, 200, NULL},
+    {"version", ATOLL_YAML_STRING, false, 1, 64, NULL},
     {"keys", ATOLL_YAML_STRINGS, false, 0, 16, NULL},
     {"keyServers", ATOLL_YAML_NAMED, false, 0, 16, key_server},
     {"hosts", ATOLL_YAML_STRINGS, false, 0, 64, NULL},
@@ -369,8 +371,67 @@ static int check_failures(const json_t *rules, struct atoll_error *err)
     return 0;
 }
 
+/* --- {package} and {version} in "install" of an agent --- */
+
+static const char *const package_names[] = {"package", "version"};
+
+/* The place of a value; "${version}" is a variable of the shell. NULL: there is none. */
+static const char *find_place(const char *text, const char *name, size_t *ret_len)
+{
+    char place[16];
+    const char *at = text;
+
+    *ret_len = (size_t)snprintf(place, sizeof(place), "{%s}", name);
+    while ((at = strstr(at, place)) && at > text && at[-1] == '$')
+        at++;
+    return at;
+}
+
+/* The values are words of a shell that need no quotes. */
+static int check_package(const json_t *object, struct atoll_error *err)
+{
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyz"
+                               "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@/._+-";
+    const char *install = json_string_value(json_object_get(object, "install"));
+    size_t n;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(package_names); i++) {
+        const char *name = package_names[i];
+        const char *text = json_string_value(json_object_get(object, name));
+
+        if (text && (text[0] == '-' || text[strspn(text, safe)]))
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "\"%s\" may have letters, digits and \"@/._+-\"", name);
+        if (!text != !(install && find_place(install, name, &n)))
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "\"%s\" is what stands for {%s} in \"install\": give both", name,
+                              name);
+    }
+    return 0;
+}
+
+void atoll_registry_fill_install(json_t *object)
+{
+    size_t n;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(package_names); i++) {
+        const char *value = json_string_value(json_object_get(object, package_names[i])), *at;
+        const char *install = json_string_value(json_object_get(object, "install"));
+
+        while (value && (at = find_place(install, package_names[i], &n))) {
+            if (json_object_set_new(
+                    object, "install",
+                    json_sprintf("%.*s%s%s", (int)(at - install), install, value, at + n)) < 0)
+                return;
+            install = json_string_value(json_object_get(object, "install"));
+        }
+    }
+}
+
 static int check_agent(const json_t *object, struct atoll_error *err)
 {
+    if (check_package(object, err) < 0)
+        return -EINVAL;
     if (check_failures(json_object_get(object, "failures"), err) < 0)
         return -EINVAL;
     if (json_object_get(object, "prompt") && json_object_get(object, "instructions"))

@@ -65,6 +65,9 @@ extern const struct atoll_yaml_field *const atoll_registry_tables[ATOLL_REGISTRY
  * INVALID_ARGUMENT. */
 int atoll_registry_check(enum atoll_registry_kind kind, const json_t *object,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The values of "package" and "version" take the places of {package} and {version} in "install" of an agent that
+ * has been checked. */
+void atoll_registry_fill_install(json_t *object);
 
 /* registry_watch.c: calls fn shortly after anything below dir changed. */
 struct atoll_registry_watch {

@@ -91,6 +91,24 @@ static void test_environment_refusals(void **state)
         expect_refused(ATOLL_REGISTRY_ENVIRONMENT, cases[i].text, cases[i].expected);
 }
 
+static void test_agent_refusals(void **state)
+{
+    static const struct {
+        const char *text, *expected;
+    } cases[] = {
+        {"environment: e\ninstall: get {package}\n", "stands for {package} in \"install\""},
+        {"environment: e\ninstall: get\nversion: '1'\n", "stands for {version} in \"install\""},
+        {"environment: e\ninstall: get ${version}\nversion: '1'\n", "stands for {version}"},
+        {"environment: e\nversion: '1'\n", "stands for {version} in \"install\""},
+        {"environment: e\ninstall: get {package}\npackage: a; b\n", "\"package\" may have letters"},
+        {"environment: e\ninstall: get {package}\npackage: -a\n", "\"package\" may have letters"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++)
+        expect_refused(ATOLL_REGISTRY_AGENT, cases[i].text, cases[i].expected);
+}
+
 static void test_deep_and_wide(void **state)
 {
     char text[9000] = "description: d\ncommand: [x]\nparameters: ";
@@ -388,6 +406,23 @@ static void test_dockerfile(void **state)
     assert_non_null(strstr(problem.text, "dockerfile: line 1: FROM has the form"));
 }
 
+static void test_install_of_an_agent(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_registry_item item;
+    char path[100];
+
+    (void)snprintf(path, sizeof(path), "%s/agents", f->dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    put_file(f, "agents/A.yaml",
+             "environment: e\ninstall: get {package}@{version} {version} ${version}\n"
+             "package: '@a/b'\nversion: '1.2'\n");
+    atoll_registry_reload(f->registry);
+    assert_true(atoll_registry_find(f->registry, ATOLL_REGISTRY_AGENT, "A", &item));
+    assert_string_equal(json_string_value(json_object_get(item.object, "install")),
+                        "get @a/b@1.2 1.2 ${version}");
+}
+
 static void test_bad_files(void **state)
 {
     struct fixture *f = *state;
@@ -497,6 +532,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_environment_refusals),
+        cmocka_unit_test(test_agent_refusals),
         cmocka_unit_test(test_tool_and_prompt_refusals),
         cmocka_unit_test(test_schemas),
         cmocka_unit_test(test_places),
@@ -504,6 +540,7 @@ int main(void)
         cmocka_unit_test(test_types_by_table),
         cmocka_unit_test_setup_teardown(test_reload, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_dockerfile, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_install_of_an_agent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_bad_files, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_aliases, set_up, tear_down),
         cmocka_unit_test(test_missing_directory),
