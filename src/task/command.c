@@ -13,6 +13,7 @@
  * so that MARK, the name of the shell, is in the stored arguments of the command.
  */
 #define MARK_AT 3
+#define MARK "atoll-task"
 #define PARTIAL_MAX ((size_t)1024 * 1024) /* a longer line is passed in pieces */
 
 struct atoll_task_command {
@@ -278,6 +279,17 @@ static struct atoll_exec *find_marked(const struct atoll_task_command *c)
     return NULL;
 }
 
+bool atoll_task_has_mark(const struct atoll_task *task, const char *const *argv)
+{
+    char start[64];
+    size_t i = 0;
+
+    (void)snprintf(start, sizeof(start), MARK ".%s.", task->id);
+    while (argv[i] && i < MARK_AT)
+        i++;
+    return argv[i] && strncmp(argv[i], start, strlen(start)) == 0;
+}
+
 static void start(struct atoll_task_command *c, const struct atoll_task_command_request *request)
 {
     size_t n = 0;
@@ -320,7 +332,7 @@ void atoll_task_command_run(struct atoll_task *task,
     c->request = *request;
     c->request.argv = c->request.env = NULL;
     c->request.shown = c->request.user = c->request.cwd = NULL;
-    (void)snprintf(c->mark, sizeof(c->mark), "atoll-task.%s.%s.%u.%u", task->id, request->name,
+    (void)snprintf(c->mark, sizeof(c->mark), MARK ".%s.%s.%u.%u", task->id, request->name,
                    task->attempt, task->tries);
     atoll_buf_init(&c->partial[ATOLL_STREAM_STDOUT], PARTIAL_MAX + 1);
     atoll_buf_init(&c->partial[ATOLL_STREAM_STDERR], PARTIAL_MAX + 1);

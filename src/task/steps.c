@@ -14,6 +14,8 @@
 #define RETRY_MS 2000 /* doubled for each try */
 #define RETRY_MAX_MS 60000
 #define WHO "a task"
+#define KILL_AGAIN_MS 100 /* commands of a task that an earlier daemon was to cancel */
+#define KILLS_MAX 300
 
 static void check(struct atoll_task *task);
 static void clean_up(struct atoll_task *task);
@@ -271,14 +273,29 @@ static void flow_done(void *arg, const struct atoll_error *error)
     atoll_task_measure(task, leave);
 }
 
+static void end_commands(void *arg);
+
+/* Goes on with a cancellation that an earlier daemon has stored: no step begins any more. */
+static void run_canceled(struct atoll_task *task, const char *who)
+{
+    atoll_steps_cancel(&task->steps, who);
+    task->tries = 0;
+    end_commands(task);
+}
+
 void atoll_task_run(struct atoll_task *task)
 {
     static struct atoll_step steps[COUNT];
+    const char *canceled_by = atoll_task_fact(task, ATOLL_TASK_CANCELED_BY);
 
     for (size_t i = 0; i < COUNT; i++)
         steps[i] = (struct atoll_step){table[i].text, run_step, NULL};
     task->steps = (struct atoll_steps){
         .steps = steps, .count = COUNT, .arg = task, .done = flow_done, .at = task->at};
+    if (*canceled_by) {
+        run_canceled(task, canceled_by);
+        return;
+    }
     atoll_task_budget_begin(task);
     atoll_steps_start(&task->steps);
 }
@@ -287,21 +304,47 @@ static void ignore(void *arg ATOLL_UNUSED, const struct atoll_error *error ATOLL
 {
 }
 
-void atoll_task_kill_commands(struct atoll_task *task, const char *who)
+/* Kills the commands of the sandbox that are the task's, and returns how many there are. only_marked: none
+ * but those that its steps have started. */
+static size_t kill_commands(struct atoll_task *task, bool only_marked, const char *who)
 {
     struct atoll_sandbox *sandbox =
-        is_own_sandbox(task)
-            ? atoll_engine_find(task->tasks->config.engine, atoll_task_fact(task, "sandbox_id"))
-            : NULL;
+        atoll_engine_find(task->tasks->config.engine, atoll_task_fact(task, "sandbox_id"));
     struct atoll_exec *exec;
-    size_t pos = 0;
+    size_t pos = 0, n = 0;
 
     while (sandbox && (exec = atoll_sandbox_next_exec(sandbox, &pos))) {
         struct atoll_exec_view view;
         atoll_exec_get(exec, &view);
-        if (!view.result)
-            atoll_exec_signal(exec, SIGKILL, true, who, ignore, NULL);
+        if (view.result || (only_marked && !atoll_task_has_mark(task, view.argv)))
+            continue;
+        atoll_exec_signal(exec, SIGKILL, true, who, ignore, NULL);
+        n++;
     }
+    return n;
+}
+
+void atoll_task_kill_commands(struct atoll_task *task, const char *who)
+{
+    if (is_own_sandbox(task))
+        (void)kill_commands(task, false, who);
+}
+
+/* What still runs is killed until it has ended: the sandbox may not be connected yet. */
+static void end_commands(void *arg)
+{
+    struct atoll_task *task = arg;
+    const char *who = atoll_task_fact(task, ATOLL_TASK_CANCELED_BY);
+
+    if (task->tries < KILLS_MAX && kill_commands(task, !is_own_sandbox(task), who) > 0) {
+        task->tries++;
+        atoll_timer_set(&task->step_timer, task->tasks->config.loop, KILL_AGAIN_MS, end_commands,
+                        task);
+        return;
+    }
+    if (task->at < COUNT)
+        record_end(task, &task->steps.error);
+    atoll_steps_start(&task->steps); /* which has failed already: only its end follows */
 }
 
 /* Ends what the current step waits for. */

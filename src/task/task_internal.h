@@ -99,6 +99,7 @@ void atoll_task_interrupt(struct atoll_task *task, const char *who);
 void atoll_task_stop(struct atoll_task *task, const struct atoll_error *error);
 /* The source was written. */
 void atoll_task_go_on(struct atoll_task *task);
+#define ATOLL_TASK_CANCELED_BY "_canceled_by" /* fact: a client wants it to end */
 /* Kills what runs in the sandbox, if it is the task's own. */
 void atoll_task_kill_commands(struct atoll_task *task, const char *who);
 /* Completes the current step. */
@@ -226,6 +227,8 @@ struct atoll_task_command_request {
 /* Runs the command in the sandbox of the task, or follows it if an earlier daemon has started it. */
 void atoll_task_command_run(struct atoll_task *task,
                             const struct atoll_task_command_request *request);
+/* Whether a command line is of a step of the task. argv: NULL-terminated. */
+bool atoll_task_has_mark(const struct atoll_task *task, const char *const *argv);
 /* Kills it; its end follows. */
 void atoll_task_command_kill(struct atoll_task *task, const char *who);
 /* Without its end. Accepts a task without a command. */

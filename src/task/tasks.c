@@ -403,6 +403,7 @@ void atoll_task_ended(struct atoll_task *task, const struct atoll_error *error)
                                                       : ATOLL_TASK_FAILED;
     task->error = error ? *error : (struct atoll_error){0};
     task->ended_unix_ms = atoll_clock_unix_ms();
+    (void)json_object_del(task->facts, ATOLL_TASK_CANCELED_BY);
     atoll_metric_add(ATOLL_METRIC_TASKS_ENDED, ATOLL_LABELS(state_names[task->state]), 1);
     if (!error)
         task->at = atoll_task_step_count();
@@ -513,6 +514,7 @@ int atoll_tasks_cancel(struct atoll_tasks *tasks, const char *id, const char *wh
 {
     struct atoll_task *task = atoll_task_get(tasks, NULL, id, err);
     struct atoll_error canceled;
+    int r = 0;
 
     if (!task)
         return -ENOENT;
@@ -521,9 +523,12 @@ int atoll_tasks_cancel(struct atoll_tasks *tasks, const char *id, const char *wh
         (void)atoll_fail(&canceled, ATOLL_ERR_CANCELED, ECANCELED, "canceled by %s", who);
         atoll_task_ended(task, &canceled);
     } else if (task->state == ATOLL_TASK_RUNNING) {
+        /* The next daemon has to know it. If it cannot be stored, this one ends the task all the same. */
+        atoll_task_note(task, ATOLL_TASK_CANCELED_BY, json_string(who));
+        r = atoll_task_store(task, err);
         atoll_task_interrupt(task, who);
     }
-    return 0;
+    return r;
 }
 
 static void ignore(void *arg ATOLL_UNUSED, const struct atoll_error *error ATOLL_UNUSED)
@@ -540,8 +545,8 @@ static void raise_budget(struct atoll_task *task, const json_t *budget)
         (void)json_object_set_new(task->request, "budget", json_deep_copy(budget));
 }
 
-/* Whether the task can go on in its sandbox; what is left of a lost one is removed. */
-static bool has_sandbox(struct atoll_task *task)
+/* Whether the task can go on in its sandbox. */
+static bool has_sandbox(const struct atoll_task *task)
 {
     struct atoll_sandbox *sandbox =
         atoll_engine_find(task->tasks->config.engine, atoll_task_fact(task, "sandbox_id"));
@@ -550,13 +555,20 @@ static bool has_sandbox(struct atoll_task *task)
     if (!sandbox)
         return false;
     atoll_sandbox_get(sandbox, &view);
-    if (view.state != ATOLL_SANDBOX_FAILED && view.state != ATOLL_SANDBOX_STOPPING &&
-        view.state != ATOLL_SANDBOX_UNREACHABLE)
-        return true;
-    if (!atoll_task_text(task, "sandboxId"))
-        atoll_engine_destroy(task->tasks->config.engine, view.id, "a task that begins anew", ignore,
-                             NULL);
-    return false;
+    return view.state != ATOLL_SANDBOX_FAILED && view.state != ATOLL_SANDBOX_STOPPING &&
+           view.state != ATOLL_SANDBOX_UNREACHABLE;
+}
+
+/* A task that begins anew gets another sandbox. The one that it made is removed, or what is left of it. */
+static void drop_sandbox(struct atoll_task *task)
+{
+    struct atoll_engine *engine = task->tasks->config.engine;
+    const char *id = atoll_task_fact(task, "sandbox_id");
+
+    if (!atoll_task_text(task, "sandboxId") && atoll_engine_find(engine, id))
+        atoll_engine_destroy(engine, id, "a task that begins anew", ignore, NULL);
+    (void)json_object_del(task->facts, "sandbox_id");
+    atoll_task_memory_forget(task);
 }
 
 int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *step,
@@ -587,10 +599,8 @@ int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *ste
     if (budget)
         raise_budget(task, budget);
     atoll_task_budget_forget(task);
-    if (task->at == 0) {
-        (void)json_object_del(task->facts, "sandbox_id");
-        atoll_task_memory_forget(task);
-    }
+    if (task->at == 0)
+        drop_sandbox(task);
     task->attempt++;
     task->error = (struct atoll_error){0};
     task->ended_unix_ms = 0;

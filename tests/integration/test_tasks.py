@@ -1,7 +1,9 @@
 """Tasks: an instruction goes in, files and branches come out, whatever happens to the daemon meanwhile."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 from urllib.parse import quote
 
@@ -11,6 +13,7 @@ from daemons import BUILD, ROOT, running, wait_until
 from git_server import PASSWORD, USER, GitServer, git
 from networks import FAR, networked
 from rest import Rest
+from resting import agent_of
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="there is no git")
 
@@ -132,6 +135,52 @@ def test_cancel(rest):
     assert rest.call("DELETE", f"/api/tasks/{task_id}").status == 409
     assert rest.call("POST", f"/api/tasks/{task_id}/cancel").status == 202
     assert get(rest, task_id, wait="true")["state"] == "canceled"
+
+
+def test_a_retry_from_the_first_step(rest, sandbox):
+    """It gets another sandbox; that of the try before is removed, unless it was given."""
+    task = run(rest, "[ -e again ]")
+    first = task["sandbox_id"]
+    assert rest.call("POST", f"/api/tasks/{task['id']}/retry", {"step": "sandbox"}).status == 202
+    task = get(rest, task["id"], wait="true")
+    assert task["state"] == "failed" and task["sandbox_id"] != first, task
+    wait_until(lambda: rest.call("GET", f"/api/sandboxes/{first}", ended="false").status == 404, 30, lambda: "it runs on")
+    rest.call("DELETE", f"/api/sandboxes/{task['sandbox_id']}")
+    task = run(rest, "exit 1", sandboxId=sandbox)
+    assert rest.call("POST", f"/api/tasks/{task['id']}/retry", {"step": "sandbox"}).status == 202
+    task = get(rest, task["id"], wait="true")
+    assert task["state"] == "failed" and task["step"] == "run" and task["sandbox_id"] == sandbox, task
+    assert rest.call("GET", f"/api/sandboxes/{sandbox}").json["state"] == "running"
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["its own sandbox", "a sandbox that was given"])
+def test_a_cancel_outlives_the_daemon(given):
+    """The daemon dies after its answer, before the command has ended."""
+    with running(BUILD) as daemon:
+        rest = Rest(daemon.socket)
+        where = {"sandboxId": rest.call("POST", "/api/sandboxes", {}).json["id"]} if given else {"cleanup": "never"}
+        task_id = start(rest, "echo begun; sleep 1000", **where)
+        wait_until(lambda: said(rest, task_id) == ["begun"], 30, lambda: str(log(rest, task_id)))
+        box = get(rest, task_id)["sandbox_id"]
+        agent = agent_of(box)
+        os.kill(agent, signal.SIGSTOP)  # it does not hear of the cancellation
+        try:
+            assert rest.call("POST", f"/api/tasks/{task_id}/cancel").status == 202
+            assert get(rest, task_id)["state"] == "running"
+            daemon.process.kill()
+            daemon.process.wait()
+        finally:
+            os.kill(agent, signal.SIGCONT)
+        daemon.start()
+        task = get(rest, task_id, wait="true")
+        assert task["state"] == "canceled" and task["step"] == "run" and "_canceled_by" not in task, task
+        execs = rest.call("GET", f"/api/sandboxes/{box}/execs").json["execs"]
+        assert len(execs) == 1 and execs[0].get("result"), execs
+        # And it can be tried again.
+        assert rest.call("POST", f"/api/tasks/{task_id}/retry", {}).status == 202
+        wait_until(lambda: said(rest, task_id) == ["begun"] * 2, 30, lambda: str(log(rest, task_id)))
+        assert rest.call("POST", f"/api/tasks/{task_id}/cancel").status == 202
+        assert get(rest, task_id, wait="true")["state"] == "canceled"
 
 
 def test_silence_ends_an_agent(rest):
