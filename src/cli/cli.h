@@ -101,6 +101,7 @@ extern const struct atoll_cli_verb atoll_cli_task_show;
 extern const struct atoll_cli_verb atoll_cli_task_logs;
 extern const struct atoll_cli_verb atoll_cli_task_cancel;
 extern const struct atoll_cli_verb atoll_cli_task_retry;
+extern const struct atoll_cli_verb atoll_cli_task_take;
 extern const struct atoll_cli_verb atoll_cli_task_rm;
 extern const struct atoll_cli_verb atoll_cli_history;
 extern const struct atoll_cli_verb atoll_cli_undo;

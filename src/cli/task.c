@@ -183,8 +183,8 @@ static int add_repo(json_t *request, const struct options *o, struct atoll_error
                                             : json_pack("{s:s}", "url", o->repo);
     if (!repo)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EILSEQ, "--repo is not valid UTF-8");
+    add_text(repo, "branch", o->base);
     if (json_object_get(repo, "url")) {
-        add_text(repo, "branch", o->base);
         add_text(repo, "username", o->username);
         add_text(repo, "password", password && *password ? password : NULL);
     }
@@ -249,6 +249,12 @@ static int compose(const struct options *o, json_t *request, struct atoll_error 
     return r < 0 ? r : add_repo(request, o, err);
 }
 
+static void print_branch(const json_t *task)
+{
+    (void)printf("branch %s, commit %.12s\n", atoll_link_text(task, "branch", ""),
+                 atoll_link_text(task, "commit", ""));
+}
+
 static void print_end(const json_t *task)
 {
     const char *commit = atoll_link_text(task, "commit", "");
@@ -259,7 +265,7 @@ static void print_end(const json_t *task)
     for (size_t i = 0; i < json_array_size(files); i++)
         (void)printf("file %s\n", atoll_link_text(json_array_get(files, i), "path", ""));
     if (*commit)
-        (void)printf("branch %s, commit %.12s\n", atoll_link_text(task, "branch", ""), commit);
+        print_branch(task);
     if (*url)
         (void)printf("pull request %s\n", url);
 }
@@ -285,7 +291,8 @@ static int write_pull_request(const json_t *task, struct atoll_error *err)
     return 0;
 }
 
-static int conclude(struct atoll_cli *cli, const struct options *o, const char *id,
+/* repo: of this machine, which gets the branch; or NULL. */
+static int conclude(struct atoll_cli *cli, const char *repo, const char *id,
                     struct atoll_error *err)
 {
     ATOLL_AUTOJSON json_t *task = NULL;
@@ -302,11 +309,12 @@ static int conclude(struct atoll_cli *cli, const struct options *o, const char *
     if (strcmp(atoll_link_text(task, "state", ""), "succeeded") != 0) {
         error = json_object_get(task, "error");
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ECHILD,
-                          "task %s has failed: %.500s; `atoll task retry %s` tries again", id,
-                          atoll_link_text(error, "message", "?"), id);
+                          "task %s has failed: %.500s; `atoll task retry %s%s%.200s` tries again",
+                          id, atoll_link_text(error, "message", "?"), id, repo ? " --repo " : "",
+                          repo ? repo : "");
     }
-    if (o->repo && atoll_cli_task_is_local(o->repo))
-        r = atoll_cli_task_take(cli, task, o->repo, err);
+    if (repo)
+        r = atoll_cli_task_fetch(cli, task, repo, err);
     if (r == 0)
         r = write_pull_request(task, err);
     if (r == 0 && !cli->json)
@@ -331,7 +339,9 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
     if (local && o.detach)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "--detach cannot bring the branch back to a repository of this machine");
-    r = compose(&o, request, err);
+    r = local ? atoll_cli_task_check(o.repo, o.base, err) : 0;
+    if (r == 0)
+        r = compose(&o, request, err);
     if (r == 0)
         r = atoll_cli_call(cli, "POST", "/api/tasks", request, &started, err);
     if (r < 0)
@@ -343,10 +353,10 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
         return cli->json ? atoll_cli_print_json(started, err) : ATOLL_CLI_OK;
     (void)fprintf(stderr, "task %s\n", id);
     if (local)
-        r = atoll_cli_task_send(cli, id, o.repo, err);
+        r = atoll_cli_task_send(cli, id, o.repo, o.base, err);
     if (r == 0)
         r = follow(cli, id, true, stderr, err);
-    return r < 0 ? r : conclude(cli, &o, id, err);
+    return r < 0 ? r : conclude(cli, local ? o.repo : NULL, id, err);
 }
 
 const struct atoll_cli_verb atoll_cli_task_run = {
@@ -472,42 +482,136 @@ const struct atoll_cli_verb atoll_cli_task_cancel = {
     .run = cancel,
 };
 
+static int get_task(struct atoll_cli *cli, const char *id, json_t **ret, struct atoll_error *err)
+{
+    struct atoll_link_target target;
+    int r = atoll_link_check_id("task", id, err);
+
+    if (r == 0)
+        r = atoll_link_target(&target, err, "/api/tasks/%s", id);
+    return r < 0 ? r : atoll_cli_call(cli, "GET", target.text, NULL, ret, err);
+}
+
 struct retry_options {
     struct atoll_cli_common common;
     struct atoll_cli_list budget;
+    const char *repo;
 };
 
 static const struct atoll_cli_option retry_table[] = {
+    {"repo", 'r', ATOLL_CLI_TEXT, offsetof(struct retry_options, repo), "DIR",
+     "the repository of this machine that the task works on", NULL},
     {"budget", 0, ATOLL_CLI_LIST, offsetof(struct retry_options, budget), "NAME=N",
      "replaces that of the task", NULL},
     ATOLL_CLI_COMMON(struct retry_options),
     {0},
 };
 
+/* A task that works on a repository of this machine needs it again, and the branch has to come back. */
+static int check_repo(const json_t *task, const char *id, const char *repo, struct atoll_error *err)
+{
+    bool uploaded = json_is_true(json_object_get(task, "repo_upload"));
+
+    if (uploaded && !repo)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
+                          "the task works on a repository of a client's machine: `atoll task retry "
+                          "%s --repo DIR` sends it again if need be, and brings the branch back",
+                          id);
+    if (repo && !uploaded)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "the task has no repository of a client's machine: leave out --repo");
+    if (repo && !atoll_cli_task_is_local(repo))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENOTDIR,
+                          "--repo must be a directory of this machine (got \"%.200s\")", repo);
+    return 0;
+}
+
 static int retry(struct atoll_cli *cli, const void *options, int argc, char **argv,
                  struct atoll_error *err)
 {
     const struct retry_options *o = options;
     ATOLL_AUTOJSON json_t *request = argc > 1 ? json_pack("{s:s}", "step", argv[1]) : json_object();
+    ATOLL_AUTOJSON json_t *task = NULL, *reply = NULL;
+    struct atoll_link_target target;
+    const char *branch;
+    int r = add_budget(request, &o->budget, err);
 
-    if (add_budget(request, &o->budget, err) < 0)
-        return -EINVAL;
-    return act(cli, argv[0], "retry", request, err);
+    if (r == 0)
+        r = get_task(cli, argv[0], &task, err);
+    if (r == 0)
+        r = check_repo(task, argv[0], o->repo, err);
+    branch = atoll_link_text(task, "repo_branch", NULL);
+    if (r == 0 && o->repo)
+        r = atoll_cli_task_check(o->repo, branch, err);
+    if (r < 0 || !o->repo)
+        return r < 0 ? r : act(cli, argv[0], "retry", request, err);
+    r = atoll_link_target(&target, err, "/api/tasks/%s/retry", argv[0]);
+    if (r == 0)
+        r = atoll_cli_call(cli, "POST", target.text, request, &reply, err);
+    if (r == 0)
+        r = atoll_cli_task_send(cli, argv[0], o->repo, branch, err);
+    if (r == 0)
+        r = follow(cli, argv[0], true, stderr, err);
+    return r < 0 ? r : conclude(cli, o->repo, argv[0], err);
 }
 
 const struct atoll_cli_verb atoll_cli_task_retry = {
     .name = "task retry",
-    .args = "TASK [STEP]",
+    .args = "[OPTION]... TASK [STEP]",
     .summary = "start a failed or canceled task again",
     .help =
         "From the step that failed, or from an earlier one: sandbox, install, clone, branch,\n"
         "setup, run, check, capture, commit, push, open, cleanup. If its sandbox is gone or has\n"
-        "failed, from the first.\n",
+        "failed, from the first. With --repo it waits for the end, and brings the branch back.\n",
     .options = retry_table,
     .options_size = sizeof(struct retry_options),
     .min_args = 1,
     .max_args = 2,
     .run = retry,
+};
+
+struct take_options {
+    struct atoll_cli_common common;
+    const char *repo;
+};
+
+static const struct atoll_cli_option take_table[] = {
+    {"repo", 'r', ATOLL_CLI_TEXT, offsetof(struct take_options, repo), "DIR",
+     "a repository of this machine (default: the current directory)", NULL},
+    ATOLL_CLI_COMMON(struct take_options),
+    {0},
+};
+
+static int take(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED, char **argv,
+                struct atoll_error *err)
+{
+    const struct take_options *o = options;
+    ATOLL_AUTOJSON json_t *task = NULL;
+    int r = get_task(cli, argv[0], &task, err);
+
+    if (r == 0 && !json_object_get(task, "bundle"))
+        r = atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
+                       "the task is %s and has no branch for a repository of this machine",
+                       atoll_link_text(task, "state", "?"));
+    if (r == 0)
+        r = atoll_cli_task_fetch(cli, task, o->repo ? o->repo : ".", err);
+    if (r == 0 && cli->json)
+        return atoll_cli_print_json(task, err);
+    if (r == 0)
+        print_branch(task);
+    return r;
+}
+
+const struct atoll_cli_verb atoll_cli_task_take = {
+    .name = "task take",
+    .args = "[OPTION]... TASK",
+    .summary = "bring the branch of a task into a repository of this machine",
+    .help = "For a task that was started with a directory as --repo.\n",
+    .options = take_table,
+    .options_size = sizeof(struct take_options),
+    .min_args = 1,
+    .max_args = 1,
+    .run = take,
 };
 
 const struct atoll_cli_verb atoll_cli_task_rm = {

@@ -8,9 +8,13 @@
 
 /* Whether the text names a directory, not a URL. */
 bool atoll_cli_task_is_local(const char *repo);
-/* Waits until the task has a sandbox, and sends HEAD of the repository. */
+/* Whether the repository has what is to be sent: a branch, or NULL for HEAD. FAILED_PRECONDITION. */
+int atoll_cli_task_check(const char *directory, const char *branch,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Waits until the task wants the repository, and sends the branch, or HEAD. No effect if the task has it. A
+ * task whose repository cannot be sent is canceled. */
 int atoll_cli_task_send(struct atoll_cli *cli, const char *task, const char *directory,
-                        struct atoll_error *err) ATOLL_MUST_CHECK;
+                        const char *branch, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Takes the branch of an ended task into the repository. No effect if the task made no commit. */
-int atoll_cli_task_take(struct atoll_cli *cli, const json_t *task, const char *directory,
-                        struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_cli_task_fetch(struct atoll_cli *cli, const json_t *task, const char *directory,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -50,6 +50,43 @@ static int run_git(char *const *argv, int out_fd, struct atoll_error *err)
     return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ECHILD, "git %s failed", argv[3]);
 }
 
+/* What `git bundle` is to put in. */
+static void name_ref(const char *branch, char *ref, size_t cap)
+{
+    (void)snprintf(ref, cap, "%s%s", branch ? "refs/heads/" : "HEAD", branch ? branch : "");
+}
+
+int atoll_cli_task_check(const char *directory, const char *branch, struct atoll_error *err)
+{
+    char ref[512];
+    char *argv[] = {"git", "-C", (char *)(uintptr_t)directory, "rev-parse", "-q", "--verify",
+                    ref,   NULL};
+    ATOLL_AUTOCLOSE int null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    int r;
+
+    name_ref(branch, ref, sizeof(ref));
+    r = run_git(argv, null_fd, err);
+    if (r < 0 && err->kind == ATOLL_ERR_FAILED_PRECONDITION)
+        r = branch ? atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
+                                "%.300s has no branch %.100s (--base); `git branch` lists them",
+                                directory, branch)
+                   : atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
+                                "%.300s has no commit for a task to begin with", directory);
+    return r;
+}
+
+/* Whether the step is behind the one that wants the repository. */
+static bool has_source(const char *step)
+{
+    static const char *const before[] = {"", "sandbox", "install", "clone"};
+
+    for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++)
+        if (strcmp(step, before[i]) == 0)
+            return false;
+    return true;
+}
+
+/* 1: the task does not want the repository. */
 static int await_sandbox(struct atoll_cli *cli, const char *task, char *ret_sandbox, size_t cap,
                          struct atoll_error *err)
 {
@@ -70,6 +107,8 @@ static int await_sandbox(struct atoll_cli *cli, const char *task, char *ret_sand
         state = atoll_link_text(view, "state", "");
         if (strcmp(state, "running") != 0 && strcmp(state, "waiting") != 0)
             return 1; /* it has failed; its error is shown at the end */
+        if (has_source(atoll_link_text(view, "step", "")))
+            return 1;
         (void)nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000L}, NULL);
     }
     return r;
@@ -91,31 +130,44 @@ static int send_file(struct atoll_cli *cli, const char *task, const char *sandbo
     return r < 0 ? r : atoll_cli_call(cli, "POST", target.text, NULL, &reply, err);
 }
 
-int atoll_cli_task_send(struct atoll_cli *cli, const char *task, const char *directory,
-                        struct atoll_error *err)
+static int send_bundle(struct atoll_cli *cli, const char *task, const char *sandbox,
+                       const char *directory, const char *branch, struct atoll_error *err)
 {
-    char sandbox[64], file[4096];
+    char file[4096], ref[512];
+    char *argv[] = {"git", "-C", (char *)(uintptr_t)directory, "bundle", "create", "-q", "-",
+                    ref,   NULL};
     ATOLL_AUTOCLOSE int fd = -1;
-    int r = await_sandbox(cli, task, sandbox, sizeof(sandbox), err);
+    int r = make_file(file, sizeof(file), &fd, err);
 
-    if (r != 0)
-        return r < 0 ? r : 0;
-    r = make_file(file, sizeof(file), &fd, err);
     if (r < 0)
         return r;
-    {
-        char *argv[] = {"git",  "-C", (char *)(uintptr_t)directory, "bundle", "create", "-q", "-",
-                        "HEAD", NULL};
-        r = run_git(argv, fd, err);
-    }
+    name_ref(branch, ref, sizeof(ref));
+    r = run_git(argv, fd, err);
     if (r == 0)
         r = send_file(cli, task, sandbox, file, err);
     (void)unlink(file);
     return r;
 }
 
-int atoll_cli_task_take(struct atoll_cli *cli, const json_t *task, const char *directory,
-                        struct atoll_error *err)
+int atoll_cli_task_send(struct atoll_cli *cli, const char *task, const char *directory,
+                        const char *branch, struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    struct atoll_link_target target;
+    struct atoll_error ignored;
+    char sandbox[64];
+    int r = await_sandbox(cli, task, sandbox, sizeof(sandbox), err);
+
+    if (r != 0)
+        return r < 0 ? r : 0;
+    r = send_bundle(cli, task, sandbox, directory, branch, err);
+    if (r < 0 && atoll_link_target(&target, &ignored, "/api/tasks/%s/cancel", task) == 0)
+        (void)!atoll_cli_call(cli, "POST", target.text, NULL, &reply, &ignored);
+    return r;
+}
+
+int atoll_cli_task_fetch(struct atoll_cli *cli, const json_t *task, const char *directory,
+                         struct atoll_error *err)
 {
     const char *bundle = atoll_link_text(task, "bundle", "");
     const char *branch = atoll_link_text(task, "branch", "");

@@ -56,6 +56,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_task_logs,
     &atoll_cli_task_cancel,
     &atoll_cli_task_retry,
+    &atoll_cli_task_take,
     &atoll_cli_task_rm,
     &atoll_cli_session_create,
     &atoll_cli_session_code,

@@ -28,7 +28,7 @@ VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "re
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
          "template import", "template debian", "template build", "build", "template show", "template history", "template sbom",
          "template diff", "template save", "push", "template tag", "template share", "template rm", "template gc", "snapshot",
-         "snapshots", "fork", "restore", "diff", "history", "undo", "blame", "merge", "try", "task run", "task ls", "task show", "task logs", "task cancel", "task retry", "task rm",
+         "snapshots", "fork", "restore", "diff", "history", "undo", "blame", "merge", "try", "task run", "task ls", "task show", "task logs", "task cancel", "task retry", "task take", "task rm",
          "approvals", "volume create", "volume ls", "volume rm", "key create", "key ls", "key rm", "secret create", "secret ls", "secret rm",
          "connector create", "connector login", "connector ls", "connector show", "connector rm", "up",
          "down", "reload", "ca", "vercel env", "vercel ca", "status", "providers", "bench", "doctor", "verify", "completion", "man", "version", "help"]

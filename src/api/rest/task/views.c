@@ -14,7 +14,9 @@ static void view_request(struct atoll_json_out *out, const json_t *request)
     static const char *const texts[] = {"instruction", "agentName",   "model", "environment",
                                         "swarmId",     "swarmMember", "type"};
     static const char *const objects[] = {"budget", "requirements", "resources", "priority"};
-    const char *url = json_string_value(json_object_get(json_object_get(request, "repo"), "url"));
+    const json_t *repo = json_object_get(request, "repo");
+    const char *url = json_string_value(json_object_get(repo, "url"));
+    const char *branch = json_string_value(json_object_get(repo, "branch"));
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(texts); i++) {
         const char *text = json_string_value(json_object_get(request, texts[i]));
@@ -26,6 +28,10 @@ static void view_request(struct atoll_json_out *out, const json_t *request)
             atoll_json_value(out, objects[i], json_object_get(request, objects[i]));
     if (url)
         atoll_json_text(out, "repo", url);
+    if (json_is_true(json_object_get(repo, "upload")))
+        atoll_json_bool(out, "repo_upload", true);
+    if (branch)
+        atoll_json_text(out, "repo_branch", branch);
 }
 
 /* Left out of lists. */
