@@ -113,12 +113,21 @@ def test_find_search_and_replace(box):
         ("d/a b", 2, "two.*"), ("d/e/f.txt", 1, "two.*")]
     assert box.ok("GET", "/files/find", path="d", pattern="nothing") == []
     assert box.ok("GET", "/files/search", path="d", pattern="*.txt") == {"files": ["d/e/f.txt"]}
+    assert box.ok("GET", "/files/search", path="./d", pattern="*.txt") == {"files": ["./d/e/f.txt"]}
     box.run("chmod 755 'd/a b'")
     result = box.ok("POST", "/files/replace",
                     {"files": ["d/a b", "nope"], "pattern": ".*", "newValue": "-\\1"})
     assert [r["success"] for r in result] == [True, False] and result[1]["error"]
     assert box.call("GET", "/files/download", path="d/a b").body == b"one\ntwo-\\1\n"
     assert box.ok("GET", "/files/info", path="d/a b")["permissions"] == "0755"
+
+
+@pytest.mark.parametrize("name", ["-delete", "-quit", "(", "!", "-"])
+def test_a_path_is_never_an_option_of_a_search(box, name):
+    box.run(f"mkdir -p kept; echo text > '{name}'")
+    assert box.ok("GET", "/files/search", path=name, pattern="*") == {"files": [name]}
+    assert box.ok("GET", "/files/find", path=name, pattern="text") == [{"file": name, "line": 1, "content": "text"}]
+    assert box.run("ls -d kept")["result"] == "kept\n"
 
 
 def test_changes_are_watched(box):

@@ -1,6 +1,9 @@
 /*
  * Search in files and for files: grep and find of the sandbox. Names end with NUL in their output, since
  * a name may contain anything else. Of long output the first part is used.
+ *
+ * find takes "-delete" or "(" for a part of its expression, and grep "-" for its input, so a relative path
+ * is given to them with "./", which clients do not see.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,13 +16,16 @@ struct search {
     struct atoll_api_call *call;
     struct atoll_toolbox_output output;
     /* Writes what the program found; text is the output, with a NUL after its n bytes. */
-    void (*write)(struct atoll_json_out *out, const char *text, size_t n);
+    void (*write)(const struct search *s, struct atoll_json_out *out, const char *text, size_t n);
     const char *program;
+    char *path;  /* owned; as the program gets it */
+    size_t skip; /* bytes of it that the client did not send */
 };
 
 static void search_free(struct search *s)
 {
     atoll_toolbox_output_done(&s->output);
+    free(s->path);
     free(s);
 }
 
@@ -53,7 +59,7 @@ static void ended(void *arg, const struct atoll_exec_result *result,
                              "%s failed: %.300s", s->program, atoll_buf_str(&s->output.bytes));
     } else {
         atoll_api_reply_init(&buf, &out);
-        s->write(&out, atoll_buf_str(&s->output.bytes), atoll_buf_size(&s->output.bytes));
+        s->write(s, &out, atoll_buf_str(&s->output.bytes), atoll_buf_size(&s->output.bytes));
         atoll_api_reply(s->call, 200, &out);
     }
     search_free(s);
@@ -84,7 +90,7 @@ static void looked(void *arg, const struct atoll_am_entry *entry ATOLL_UNUSED,
     struct search *s = arg;
     struct atoll_api_call *call = s->call;
     bool is_find = strcmp(s->program, "find") == 0;
-    const char *path, *pattern;
+    const char *pattern;
 
     if (error || !call->req) {
         if (error)
@@ -94,17 +100,18 @@ static void looked(void *arg, const struct atoll_am_entry *entry ATOLL_UNUSED,
         search_free(s);
         return;
     }
-    path = atoll_http_query(call->req, "path");
     pattern = atoll_http_query(call->req, "pattern");
-    const char *const find_argv[] = {"find", path, "-name", pattern, "-print0", NULL};
-    const char *const grep_argv[] = {"grep", "-rnIFH", "--null", "-e", pattern, "--", path, NULL};
+    const char *const find_argv[] = {"find", s->path, "-name", pattern, "-print0", NULL};
+    const char *const grep_argv[] = {"grep",  "-rnIFH", "--null", "-e",
+                                     pattern, "--",     s->path,  NULL};
     const struct atoll_exec_start start = {.argv = is_find ? find_argv : grep_argv,
                                            .timeout_ms = SEARCH_MS};
     atoll_engine_exec(call->engine, call->params.id, &start, started, s);
 }
 
 static void begin(struct atoll_api_call *call, const char *program,
-                  void (*write)(struct atoll_json_out *out, const char *text, size_t n))
+                  void (*write)(const struct search *s, struct atoll_json_out *out,
+                                const char *text, size_t n))
 {
     const char *path = atoll_toolbox_query(call, "path");
     struct search *s;
@@ -115,11 +122,21 @@ static void begin(struct atoll_api_call *call, const char *program,
     s->call = call;
     s->program = program;
     s->write = write;
+    s->skip = *path == '/' || *path == '.' ? 0 : 2;
+    if (asprintf(&s->path, "%s%s", s->skip ? "./" : "", path) < 0)
+        abort(); /* its size is bounded: the daemon is crash-only */
     atoll_files_stat(call->engine, call->params.id, NULL, path, looked, s);
 }
 
+/* As the client knows it. */
+static const char *name_of(const struct search *s, const char *name)
+{
+    return strlen(name) >= s->skip ? name + s->skip : name;
+}
+
 /* Lines "FILE\0NUMBER:TEXT". */
-static void write_matches(struct atoll_json_out *out, const char *text, size_t n)
+static void write_matches(const struct search *s, struct atoll_json_out *out, const char *text,
+                          size_t n)
 {
     const char *end = text + n, *name = text, *newline, *colon;
 
@@ -131,7 +148,7 @@ static void write_matches(struct atoll_json_out *out, const char *text, size_t n
         if (!colon)
             break;
         atoll_json_open(out, NULL, '{');
-        atoll_json_bytes(out, "file", name, strlen(name));
+        atoll_json_text(out, "file", name_of(s, name));
         atoll_json_u64(out, "line", strtoull(line, NULL, 10));
         atoll_json_bytes(out, "content", colon + 1, (size_t)(newline - colon - 1));
         atoll_json_close(out, '}');
@@ -146,14 +163,15 @@ void atoll_daytona_file_find(struct atoll_api_call *call, const uint8_t *body AT
     begin(call, "grep", write_matches);
 }
 
-static void write_names(struct atoll_json_out *out, const char *text, size_t n)
+static void write_names(const struct search *s, struct atoll_json_out *out, const char *text,
+                        size_t n)
 {
     const char *end = text + n, *name = text;
 
     atoll_json_open(out, NULL, '{');
     atoll_json_open(out, "files", '[');
     while (name < end && name + strlen(name) < end) { /* the last one may be cut */
-        atoll_json_text(out, NULL, name);
+        atoll_json_text(out, NULL, name_of(s, name));
         name += strlen(name) + 1;
     }
     atoll_json_close(out, ']');
