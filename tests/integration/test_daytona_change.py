@@ -173,6 +173,18 @@ def test_a_full_disk_whose_processes_died_is_recovered(control, make):
     assert control.post(f"{path}/recover").status == 400
 
 
+def test_network_settings_that_are_refused_are_not_shown(control, make):
+    """The engine changes no policy of a sandbox whose processes died."""
+    name = make(autoDeleteInterval=0, domainAllowList="a.test")
+    path = f"/daytona/sandbox/{name}"
+    os.kill(agent_of(name), signal.SIGKILL)
+    wait_until(lambda: control.get(path).json["state"] == "error", 30, lambda: control.get(path).body)
+    refused = control.post(f"{path}/network-settings", {"networkBlockAll": True, "domainAllowList": "b.test"})
+    assert refused.status == 409, refused.body
+    shown = control.get(path).json
+    assert (shown["networkBlockAll"], shown["domainAllowList"]) == (False, "a.test")
+
+
 WHO = "id -un; id -u; pwd; echo $HOME; sudo id -un; touch x && stat -c %U x"
 DAYTONA = "daytona\n1002\n/home/daytona\n/home/daytona\nroot\ndaytona"
 

@@ -72,42 +72,76 @@ static const struct atoll_field fields[] = {
     {0},
 };
 
-static void keep_text(json_t *facts, const char *name, const char *text)
+struct change {
+    struct atoll_api_call *call;
+    json_t *lists; /* owned; the facts of the request */
+    char id[ATOLL_ID_LEN + 1];
+};
+
+static void change_free(struct change *c)
 {
-    if (text)
-        (void)json_object_set_new(facts, name, json_string(text));
+    json_decref(c->lists);
+    free(c);
 }
 
-static int store(struct atoll_api_call *call, const struct settings *s, char **ret_policy,
-                 struct atoll_error *err)
+static void keep_text(json_t *lists, const char *name, const char *text)
 {
-    const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
+    if (text)
+        (void)json_object_set_new(lists, name, json_string(text));
+}
+
+static int take_lists(const struct settings *s, json_t *lists, struct atoll_error *err)
+{
+    if (s->block_all && !json_is_null(s->block_all) && !json_is_boolean(s->block_all))
+        return atoll_fields_refuse(err, "", "networkBlockAll", s->block_all, "true or false");
+    if (json_is_boolean(s->block_all))
+        (void)json_object_set(lists, "networkBlockAll", (json_t *)s->block_all);
+    keep_text(lists, "networkAllowList", s->addresses);
+    keep_text(lists, "domainAllowList", s->domains);
+    return 0;
+}
+
+/* The policy of the sandbox with the lists of the request. */
+static int make_policy(const struct change *c, char **ret, struct atoll_error *err)
+{
+    const struct atoll_sandbox *sandbox = atoll_engine_find(c->call->engine, c->id);
     json_t *facts = atoll_daytona_facts(sandbox), *policy;
     struct atoll_sandbox_view view;
-    int r = 0;
+    int r;
 
     atoll_sandbox_get(sandbox, &view);
     policy = view.options.network_json ? atoll_json_load_own(view.options.network_json) : NULL;
-    if (s->block_all && !json_is_null(s->block_all) && !json_is_boolean(s->block_all))
-        r = atoll_fields_refuse(err, "", "networkBlockAll", s->block_all, "true or false");
-    if (json_is_boolean(s->block_all))
-        (void)json_object_set(facts, "networkBlockAll", (json_t *)s->block_all);
-    keep_text(facts, "networkAllowList", s->addresses);
-    keep_text(facts, "domainAllowList", s->domains);
-    if (r == 0)
-        r = atoll_daytona_policy(atoll_fact_flag(facts, "networkBlockAll"),
-                                 atoll_fact_text(facts, "networkAllowList"),
-                                 atoll_fact_text(facts, "domainAllowList"),
-                                 json_object_get(policy, "proxy"), ret_policy, err);
-    if (r == 0)
-        r = atoll_daytona_facts_store(call->engine, call->params.id, facts, err);
+    (void)json_object_update(facts, c->lists);
+    r = atoll_daytona_policy(
+        atoll_fact_flag(facts, "networkBlockAll"), atoll_fact_text(facts, "networkAllowList"),
+        atoll_fact_text(facts, "domainAllowList"), json_object_get(policy, "proxy"), ret, err);
     json_decref(policy);
     json_decref(facts);
     return r;
 }
 
+/* Clients see the lists that are in force: they are stored when the engine has taken the policy. */
+static void on_set(void *arg, const struct atoll_error *error)
+{
+    struct change *c = arg;
+    const struct atoll_sandbox *sandbox = atoll_engine_find(c->call->engine, c->id);
+    struct atoll_error failure;
+    json_t *facts;
+
+    if (!error && sandbox) {
+        facts = atoll_daytona_facts(sandbox);
+        (void)json_object_update(facts, c->lists);
+        if (atoll_daytona_facts_store(c->call->engine, c->id, facts, &failure) < 0)
+            error = &failure;
+        json_decref(facts);
+    }
+    atoll_daytona_done(c->call, error);
+    change_free(c);
+}
+
 void atoll_daytona_set_network(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
+    struct change *c = atoll_api_alloc(sizeof(*c));
     ATOLL_AUTOFREE char *policy = NULL;
     struct atoll_sandbox_view view = {0};
     struct settings s = {0};
@@ -115,16 +149,21 @@ void atoll_daytona_set_network(struct atoll_api_call *call, const uint8_t *bytes
     struct atoll_body body;
     int r = atoll_body_decode(&body, bytes, n, fields, &s, &error);
 
+    *c = (struct change){.call = call, .lists = json_object()};
+    memcpy(c->id, call->params.id, sizeof(c->id));
     if (r == 0)
-        r = store(call, &s, &policy, &error);
+        r = take_lists(&s, c->lists, &error);
     atoll_body_done(&body);
+    if (r == 0)
+        r = make_policy(c, &policy, &error);
     if (r < 0) {
         atoll_api_fail(call, &error);
+        change_free(c);
         return;
     }
-    atoll_sandbox_get(atoll_engine_find(call->engine, call->params.id), &view);
+    atoll_sandbox_get(atoll_engine_find(call->engine, c->id), &view);
     if (view.options.network == ATOLL_NETWORK_NONE)
-        atoll_daytona_done(call, NULL); /* it has no network: networkBlockAll is set */
+        on_set(c, NULL); /* it has no network: networkBlockAll is set */
     else
-        atoll_engine_set_network(call->engine, view.id, policy, atoll_daytona_done, call);
+        atoll_engine_set_network(call->engine, c->id, policy, on_set, c);
 }
