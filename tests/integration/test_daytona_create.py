@@ -141,6 +141,45 @@ def test_a_sandbox_whose_build_failed_is_listed_and_says_why_it_cannot_be_used(c
     assert name not in found(control)
 
 
+def test_a_waiting_sandbox_has_its_name_alone(control, make):
+    """Its build failed here, so it waits until it is deleted."""
+    built = {"dockerfileContent": "FROM scratch\nCOPY no-such /\n"}
+    running = make(name="running")
+    waits = make(name="waits", buildInfo=built)
+    for fields in ({"name": "running", "buildInfo": built}, {"name": "waits", "buildInfo": built}, {"name": "waits"}):
+        answer = control.post(BOX, fields)
+        assert answer.status == 409 and "already exists" in answer.json["message"], answer.body
+    answer = control.post(f"{BOX}/{running}/fork", {"name": "waits"})
+    assert answer.status == 409, answer.body
+    assert control.get(f"{BOX}/waits").json["id"] == waits
+    assert control.get(f"{BOX}/running").json["id"] == running
+    assert control.delete(f"{BOX}/waits").status == 200
+    assert control.get(f"{BOX}/waits").status == 404
+    assert control.get(f"{BOX}/{make(name='waits')}").json["name"] == "waits"
+
+
+def test_a_running_sandbox_is_not_hidden_by_one_that_waits(control, make):
+    """Clients of other APIs do not know the names of waiting sandboxes."""
+    waits = make(name="taken", buildInfo={"dockerfileContent": "FROM scratch\nCOPY no-such /\n"})
+    other = control.post("/api/sandboxes", {"name": "taken"})
+    assert other.status == 201, other.body
+    try:
+        assert control.get(f"{BOX}/taken").json["id"] == other.json["id"]
+        assert control.get(f"{BOX}/{waits}").json["id"] == waits
+        assert control.delete(f"{BOX}/taken").json["id"] == other.json["id"]
+        wait_until(lambda: control.get(f"{BOX}/taken").json.get("id") == waits, 10, lambda: control.get(f"{BOX}/taken").body)
+    finally:
+        control.delete(f"/api/sandboxes/{other.json['id']}")
+
+
+def test_the_archive_interval_is_at_most_30_days(control, make):
+    name = make(autoArchiveInterval=0)
+    assert control.get(f"{BOX}/{name}").json["autoArchiveInterval"] == 43200
+    for given, kept in (("60", 60), ("0", 43200), ("50000", 43200)):
+        assert control.post(f"{BOX}/{name}/autoarchive/{given}").status == 200
+        assert control.get(f"{BOX}/{name}").json["autoArchiveInterval"] == kept
+
+
 def test_the_last_use_survives_a_restart(daemon, control, make):
     """It is stored when it is a minute later than what is stored: the test makes the sandbox older."""
     name = make()

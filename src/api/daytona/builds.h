@@ -26,10 +26,13 @@ int atoll_daytona_build_start(const struct atoll_api_call *call,
                               char id[ATOLL_VERSION_ID_LEN + 1],
                               struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* A waiting sandbox of the tenant, by its id or name; NULL. */
+/* A waiting sandbox of the tenant, by its id, or by a name that no sandbox of the engine has; NULL. */
 struct atoll_daytona_waiting;
 struct atoll_daytona_waiting *atoll_daytona_waiting_find(const struct atoll_api *api,
                                                          const char *tenant, const char *text);
+/* ALREADY_EXISTS: a sandbox of the tenant has the name, or one that waits. */
+int atoll_daytona_check_name(const struct atoll_api_call *call, const char *name,
+                             struct atoll_error *err) ATOLL_MUST_CHECK;
 const char *atoll_daytona_waiting_id(const struct atoll_daytona_waiting *w);
 const char *atoll_daytona_waiting_build(const struct atoll_daytona_waiting *w);
 /* Calls fn for each of the tenant that the engine does not have yet; tenant NULL: of all tenants. The view and the

@@ -105,6 +105,8 @@ static void set_interval(struct atoll_api_call *call, const char *of, const char
     int64_t minutes;
     int r = take_minutes(call, may_be_negative, what, &minutes, &error);
 
+    if (r == 0 && strcmp(of, ATOLL_DAYTONA_AUTO_ARCHIVE) == 0)
+        minutes = atoll_daytona_archive_minutes(minutes);
     if (r == 0)
         r = atoll_daytona_change(call->engine, call->params.id, of, json_integer(minutes), &error);
     if (r == 0 && other && minutes > 0)

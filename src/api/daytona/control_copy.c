@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include "api/daytona/builds.h"
 #include "api/daytona/daytona_internal.h"
 #include "base/text.h"
 #include "engine/state/state.h"
@@ -71,7 +72,8 @@ static void forked(void *arg, const char (*ids)[ATOLL_ID_LEN + 1], size_t count,
     if (!error && count > 0) {
         (void)snprintf(id, sizeof(id), "%s", ids[0]);
         if (*call->params.name &&
-            atoll_engine_set_name(call->engine, id, call->params.name, &failure) < 0) {
+            (atoll_daytona_check_name(call, call->params.name, &failure) < 0 ||
+             atoll_engine_set_name(call->engine, id, call->params.name, &failure) < 0)) {
             atoll_engine_destroy(call->engine, id, ATOLL_DAYTONA_WHO, forgotten, NULL);
             error = &failure;
         }
@@ -85,16 +87,11 @@ static void forked(void *arg, const char (*ids)[ATOLL_ID_LEN + 1], size_t count,
 void atoll_daytona_fork(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
     const struct atoll_fork_request request = {.count = 1};
-    struct atoll_sandbox *other;
     struct atoll_error error;
     int r = take_name(bytes, n, call->params.name, &error);
 
-    other = r == 0 && *call->params.name
-                ? atoll_engine_find_name(call->engine, call->caller.tenant, call->params.name)
-                : NULL;
-    if (other)
-        r = atoll_fail(&error, ATOLL_ERR_ALREADY_EXISTS, EEXIST,
-                       "Sandbox with name %s already exists", call->params.name);
+    if (r == 0)
+        r = atoll_daytona_check_name(call, call->params.name, &error);
     if (r < 0)
         atoll_api_fail(call, &error);
     else

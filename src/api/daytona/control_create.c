@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "api/daytona/builds.h"
 #include "api/idempotency.h"
 #include "api/kit/metadata.h"
 #include "api/kit/network_mode.h"
@@ -279,6 +280,7 @@ static int take_intervals(struct atoll_daytona_create *q, struct atoll_error *er
         return refuse(err, "Auto-archive interval must be non-negative");
     if (m->ttl < 0)
         return refuse(err, "TTL must be non-negative");
+    m->archive = atoll_daytona_archive_minutes(m->archive);
     if (m->stop > 0 && m->pause > 0)
         return refuse(err, "Auto-stop and auto-pause intervals are mutually exclusive");
     return 0;
@@ -449,7 +451,8 @@ void atoll_daytona_create(struct atoll_api_call *call, const uint8_t *bytes, siz
     if (atoll_idempotency_check(call, bytes, n))
         return;
     if (atoll_daytona_create_decode(call, bytes, n, atoll_clock_unix_ms(), &body, &q, &options,
-                                    &error) < 0)
+                                    &error) < 0 ||
+        atoll_daytona_check_name(call, options.name, &error) < 0)
         atoll_api_fail(call, &error);
     else if (q.has_build)
         atoll_daytona_create_built(call, &q, &options);

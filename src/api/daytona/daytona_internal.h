@@ -70,6 +70,8 @@ void atoll_daytona_fail(struct atoll_api_call *call, int status, const struct at
 #define ATOLL_DAYTONA_AUTO_ARCHIVE "autoArchiveInterval"
 #define ATOLL_DAYTONA_AUTO_DELETE "autoDeleteInterval"
 extern const struct atoll_facts_kind atoll_daytona_kind;
+/* An interval of auto-archive as it is kept: at most 30 days, which 0 stands for. */
+int64_t atoll_daytona_archive_minutes(int64_t minutes);
 /* A new reference; defaults for a sandbox of another facade. */
 json_t *atoll_daytona_facts(const struct atoll_sandbox *sandbox);
 int atoll_daytona_facts_store(struct atoll_engine *engine, const char *id, json_t *facts,

@@ -3,6 +3,8 @@
  */
 #include "api/daytona/daytona_internal.h"
 
+#define ARCHIVE_MINUTES_MAX ((int64_t)30 * 24 * 60)
+
 /* A sandbox of another facade ends as it would there. */
 const struct atoll_facts_kind atoll_daytona_kind = {
     .facade = "daytona",
@@ -12,6 +14,11 @@ const struct atoll_facts_kind atoll_daytona_kind = {
     .subject = "Sandbox with ID or name",
     .max = ATOLL_DAYTONA_FACTS_MAX,
 };
+
+int64_t atoll_daytona_archive_minutes(int64_t minutes)
+{
+    return minutes == 0 ? ARCHIVE_MINUTES_MAX : ATOLL_MIN(minutes, ARCHIVE_MINUTES_MAX);
+}
 
 json_t *atoll_daytona_facts(const struct atoll_sandbox *sandbox)
 {

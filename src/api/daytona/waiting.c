@@ -196,6 +196,9 @@ static void on_build(void *arg)
 struct atoll_daytona_waiting *atoll_daytona_waiting_find(const struct atoll_api *api,
                                                          const char *tenant, const char *text)
 {
+    /* Clients of other APIs can give the name to a sandbox meanwhile. */
+    if (atoll_engine_find_name(api->config.engine, tenant, text))
+        return NULL;
     ATOLL_LIST_FOREACH (&atoll_daytona_of(api)->waiting, node) {
         struct atoll_daytona_waiting *w =
             ATOLL_CONTAINER_OF(node, struct atoll_daytona_waiting, node);
@@ -204,6 +207,19 @@ struct atoll_daytona_waiting *atoll_daytona_waiting_find(const struct atoll_api 
             return w;
     }
     return NULL;
+}
+
+int atoll_daytona_check_name(const struct atoll_api_call *call, const char *name,
+                             struct atoll_error *err)
+{
+    const char *tenant = call->caller.tenant;
+
+    if (!name || !*name ||
+        (!atoll_engine_find_name(call->engine, tenant, name) &&
+         !atoll_daytona_waiting_find(call->api, tenant, name)))
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "Sandbox with name %s already exists",
+                      name);
 }
 
 const char *atoll_daytona_waiting_id(const struct atoll_daytona_waiting *w)
