@@ -379,6 +379,17 @@ static void policies(void **state)
          "\"transform\":[{\"headers\":{\"x-a\":\"b\"}}]},{\"response\":{\"statusCode\":403,"
          "\"body\":\"no\",\"contentType\":\"text/plain; charset=utf-8\"}}]},"
          "\"subnets\":{\"allow\":[],\"deny\":[]}}"},
+        /* A fixed answer has its headers, and a default for its type only without one of them. */
+        {"{\"default\":\"deny\",\"rules\":[{\"allow\":\"a.org\"}],\"transforms\":["
+         "{\"domain\":\"a.org\",\"status\":200,\"body\":\"{}\",\"responseHeaders\":"
+         "{\"content-type\":\"application/json\",\"x-a\":\"b\"}},{\"domain\":\"a.org\","
+         "\"status\":302,\"responseHeaders\":{\"location\":\"/x\"}},{\"domain\":\"a.org\","
+         "\"status\":403,\"body\":\"no\",\"responseHeaders\":{\"x-a\":\"b\"}}]}",
+         "{\"allow\":{\"a.org\":[{\"response\":{\"statusCode\":200,\"headers\":"
+         "{\"content-type\":\"application/json\",\"x-a\":\"b\"},\"body\":\"{}\"}},"
+         "{\"response\":{\"statusCode\":302,\"headers\":{\"location\":\"/x\"}}},"
+         "{\"response\":{\"statusCode\":403,\"headers\":{\"x-a\":\"b\"},\"body\":\"no\","
+         "\"contentType\":\"text/plain; charset=utf-8\"}}]},\"subnets\":{\"allow\":[],\"deny\":[]}}"},
         {"{\"default\":\"allow\",\"transforms\":[{\"domain\":\"*.a.org\",\"status\":404},"
          "{\"domain\":\"b.org\",\"forward\":\"https://c.org/x\"}]}",
          "{\"allow\":{\"*\":[],\"*.a.org\":[{\"response\":{\"statusCode\":404}}],"

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include "network/policy.h"
 #include "provider/vercel/messages.h"
 
@@ -119,27 +120,42 @@ static bool is_overlapped(const struct atoll_network_target *t, const json_t *do
     return false;
 }
 
-static json_t *headers_json(const struct atoll_network_transform *t)
+static json_t *headers_json(const struct atoll_network_header *list, size_t count)
 {
     json_t *headers = json_object();
 
-    for (size_t i = 0; i < t->header_count; i++)
-        (void)json_object_set_new(headers, t->headers[i].name, json_string(t->headers[i].value));
+    for (size_t i = 0; i < count; i++)
+        (void)json_object_set_new(headers, list[i].name, json_string(list[i].value));
     return headers;
+}
+
+static bool has_type(const struct atoll_network_transform *t)
+{
+    for (size_t i = 0; i < t->answer_header_count; i++)
+        if (strcasecmp(t->answer_headers[i].name, "content-type") == 0)
+            return true;
+    return false;
+}
+
+static json_t *response_json(const struct atoll_network_transform *t)
+{
+    bool has_body = t->body && t->body[0];
+    json_t *headers =
+        t->answer_header_count ? headers_json(t->answer_headers, t->answer_header_count) : NULL;
+
+    return json_pack("{s:i, s:o*, s:s*, s:s*}", "statusCode", (int)t->status, "headers", headers,
+                     "body", has_body ? t->body : NULL, "contentType",
+                     has_body && !has_type(t) ? "text/plain; charset=utf-8" : NULL);
 }
 
 static json_t *transform_json(const struct atoll_network_transform *t)
 {
-    bool has_body = t->body && t->body[0];
-
     if (t->forward)
         return json_pack("{s:O*, s:s}", "match", t->match, "forwardURL", t->forward);
     if (t->status != 0)
-        return json_pack("{s:O*, s:{s:i, s:s*, s:s*}}", "match", t->match, "response", "statusCode",
-                         (int)t->status, "body", has_body ? t->body : NULL, "contentType",
-                         has_body ? "text/plain; charset=utf-8" : NULL);
+        return json_pack("{s:O*, s:o}", "match", t->match, "response", response_json(t));
     return json_pack("{s:O*, s:[{s:o}]}", "match", t->match, "transform", "headers",
-                     headers_json(t));
+                     headers_json(t->headers, t->header_count));
 }
 
 static int put_transforms(const struct atoll_network_policy *policy, json_t *domains,
