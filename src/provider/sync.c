@@ -122,7 +122,7 @@ static int run_op(struct atoll_sync_work *w)
  * slow images could make it unavailable for all tenants. */
 static int fail_in_queue(struct atoll_sync_work *w)
 {
-    int r = atoll_fail(&w->error, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+    int r = atoll_fail(&w->error, ATOLL_ERR_DEADLINE_EXCEEDED, EBUSY,
                        "provider %s: no worker became free in time", w->call.callee->ops.name);
 
     w->error.another = true;

@@ -194,7 +194,6 @@ static int choose_root(const struct atoll_api_call *call, struct atoll_vercel_cr
         q->snapshot = json_string_value(json_object_get(q->source, "snapshotId"));
         if (!q->snapshot)
             return atoll_fields_refuse(err, "source", "snapshotId", NULL, "a string");
-        o->user = ATOLL_VERCEL_USER;
         r = atoll_vercel_snapshot_reference(call, q->snapshot, &reference, err);
         if (r == 0) {
             atoll_body_take(body, reference);

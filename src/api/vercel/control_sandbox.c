@@ -9,6 +9,7 @@
 #include "api/vercel/vercel_internal.h"
 #include "base/clock.h"
 #include "engine/state/state.h"
+#include "engine/template/pull.h"
 #include "loop/steps.h"
 
 /* Resuming: the disk of the last run is started again. A sandbox that does not keep its files, or whose
@@ -130,12 +131,15 @@ static int choose_files(struct atoll_api_call *call, const struct atoll_vercel_b
     const char *origin = atoll_fact_text(box->facts, "origin");
     bool keeps =
         atoll_fact_flag(box->facts, "persistent") && !atoll_fact_flag(box->facts, "restore");
-    char *reference = NULL;
+    char *reference = NULL, name[ATOLL_IMAGE_NAME_MAX];
     int r = *snapshot ? atoll_vercel_snapshot_reference(call, snapshot, &reference, err) : 0;
 
-    if (r == 0 && !*snapshot && *origin && !*box->view.image) {
-        reference = strdup(origin);
-        if (!reference)
+    if (r == 0 && !*snapshot && *origin) {
+        const bool is_image = strcmp(origin, atoll_fact_text(box->facts, "image")) == 0;
+        if (is_image)
+            r = atoll_image_template(origin, name, err);
+        reference = r == 0 ? strdup(is_image ? name : origin) : NULL;
+        if (r == 0 && !reference)
             r = atoll_fields_no_memory(err);
     }
     if (r == 0 && !keeps)

@@ -1,6 +1,7 @@
 /*
  * Making a sandbox: the sandbox, its files, its ports; then the answer.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "api/api_internal.h"
@@ -43,15 +44,31 @@ static bool lacks_user(const struct making *m, const struct atoll_error *error)
            m->options.user;
 }
 
+/* An image that its registry does not give out is an error of the request, which repeating would not
+ * mend; and a login that is missing there is not the caller's key. */
+static bool lacks_image(const struct making *m, const struct atoll_error *error)
+{
+    return error && m->options.image && error->another &&
+           error->errnum != EBUSY && /* no worker became free */
+           (error->kind == ATOLL_ERR_UNAVAILABLE || error->kind == ATOLL_ERR_DEADLINE_EXCEEDED ||
+            error->kind == ATOLL_ERR_UNAUTHENTICATED);
+}
+
 static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
 {
     struct making *m = arg;
     struct atoll_sandbox_view view;
+    struct atoll_error refusal;
 
     if (lacks_user(m, error)) {
         atoll_options_set_text(&m->options.user, NULL);
         create(m);
         return;
+    }
+    if (lacks_image(m, error)) {
+        refusal = *error;
+        refusal.kind = ATOLL_ERR_INVALID_ARGUMENT;
+        error = &refusal;
     }
     atoll_options_free(&m->options);
     if (!error) {
