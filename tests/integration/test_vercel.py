@@ -186,6 +186,79 @@ def test_changes(rest):
     rest.delete(f"{V2}/changed?deleteOrphanSnapshots=true")
 
 
+def shown(rest, name):
+    sandbox = rest.get(f"{V2}/{name}").json["sandbox"]
+    sandbox.pop("updatedAt")
+    return sandbox
+
+
+def test_a_change_that_fails_changes_nothing(rest):
+    made = create(rest, name="whole", ports=[3000], tags={"a": "1"}, timeout=60000, resources={"vcpus": 1})
+    rest.post(f"{V2}/sessions/{made['session']['id']}/stop")
+    before = shown(rest, "whole")
+    good = {"tags": {"a": "2"}, "timeout": 90000, "ports": [8080], "persistent": False}
+    for bad in ({"networkPolicy": {"mode": "some"}}, {"region": "iad1", "failoverRegions": ["iad1"]},
+                {"currentSnapshotId": "snap_none"}, {"keepLastSnapshots": {"count": 1, "expiration": "x"}},
+                {"keepLastSnapshots": {"count": 1, "deleteEvicted": 5}},
+                {"resources": {"vcpus": 1, "memory": 1048576}},  # more than the host has
+                {"resources": {"vcpus": 2}, "networkPolicy": {"allow": {"a.org": [
+                    {"transform": [{"headers": {"x-a": "${secret.none}"}}]}]}}}):
+        answer = rest.call("PATCH", f"{V2}/whole", {**good, **bad})
+        assert 400 <= answer.status < 500, (bad, answer.body)
+        assert shown(rest, "whole") == before, bad
+    again = rest.get(f"{V2}/whole?resume=true").json
+    assert run(rest, again, "nproc") == "1\n"
+    assert again["session"]["timeout"] == 60000 and [r["port"] for r in again["routes"]] == [3000]
+    rest.delete(f"{V2}/whole?deleteOrphanSnapshots=true")
+
+
+def test_a_timeout_is_that_of_the_next_session(rest):
+    """The SDK gives the running one more time itself."""
+    made = create(rest, name="longer", timeout=60000)
+    assert rest.call("PATCH", f"{V2}/longer", {"timeout": 90000}).json["sandbox"]["timeout"] == 90000
+    path = f"{V2}/sessions/{made['session']['id']}"
+    assert rest.get(path).json["session"]["timeout"] == 60000
+    assert rest.post(f"{path}/extend-timeout", {"duration": 30000}).json["session"]["timeout"] == 90000
+    rest.delete(f"{V2}/longer")
+
+
+def test_mounts_do_not_change(rest):
+    create(rest, name="mountless")
+    for mounts in ({"/mnt/x": {"drive": "data"}}, 5, []):
+        answer = rest.call("PATCH", f"{V2}/mountless", {"mounts": mounts, "tags": {"a": "1"}})
+        assert error_of(answer) == (400, "bad_request"), answer.body
+        assert "mounts" in answer.json["error"]["message"]
+    assert shown(rest, "mountless").get("tags", {}) == {}
+    assert rest.call("PATCH", f"{V2}/mountless", {"mounts": {}}).status == 200
+    rest.delete(f"{V2}/mountless")
+
+
+def snapshots_of_stops(rest, count, **fields):
+    """Those that are listed after so many sessions, newest first."""
+    made = create(rest, **fields)
+    name = made["sandbox"]["name"]
+    for i in range(count):
+        if i > 0:
+            made = rest.get(f"{V2}/{name}?resume=true").json
+        assert rest.post(f"{V2}/sessions/{made['session']['id']}/stop").status == 200
+    listed = rest.get(f"{V2}/snapshots?name={name}").json["snapshots"]
+    rest.delete(f"{V2}/{name}?deleteOrphanSnapshots=true")
+    return [s for s in listed if s["status"] == "created"]
+
+
+def test_snapshots_that_stay(rest):
+    day = 86400000
+    kept = snapshots_of_stops(rest, 3, keepLastSnapshots={"count": 2, "expiration": day}, snapshotExpiration=7 * day)
+    assert len(kept) == 2
+    assert all(abs(s["expiresAt"] - s["createdAt"] - day) < day / 2 for s in kept)
+    kept = snapshots_of_stops(rest, 3, keepLastSnapshots={"count": 1, "deleteEvicted": False}, snapshotExpiration=7 * day)
+    assert len(kept) == 3
+    assert all(abs(s["expiresAt"] - s["createdAt"] - 7 * day) < day for s in kept)
+    kept = snapshots_of_stops(rest, 3, keepLastSnapshots={"count": 1, "deleteEvicted": False, "expiration": 0},
+                              snapshotExpiration=1)
+    assert len(kept) == 1 and "expiresAt" not in kept[0]
+
+
 ONLY_V1 = {"path": {"startsWith": "/v1/"}, "method": ["GET"]}
 
 

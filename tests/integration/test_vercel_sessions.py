@@ -2,14 +2,17 @@
 host names, keys in tokens, and a daemon that is killed."""
 
 import base64
+import contextlib
 import gzip
 import io
 import json
+import os
 import signal
 import tarfile
+import threading
 
 import pytest
-from daemons import wait_until
+from daemons import spawn_of, wait_until
 from listening import listening_daemon
 from rest import Rest, WebSocket
 
@@ -121,7 +124,8 @@ def send_and_leave(daemon, session, path, fields):
     sock = session.rest.socket()
     daemon.process.send_signal(signal.SIGSTOP)
     try:
-        sock.sendall(f"POST {session.base}{path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        target = path if path.startswith(BASE) else session.base + path
+        sock.sendall(f"POST {target} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
         sock.close()
     finally:
         daemon.process.send_signal(signal.SIGCONT)
@@ -158,6 +162,78 @@ def test_a_snapshot_whose_answer_was_lost_is_taken_once(daemon, session):
     listed = session.rest.get(f"{BASE}/snapshots", name=session.name).json["snapshots"]
     assert [s["id"] for s in listed] == [again.json["snapshot"]["id"]]
     assert session.post("/snapshot", {}).json["error"]["code"] == "sandbox_stopped"
+
+
+@contextlib.contextmanager
+def standing_still(daemon):
+    """Nothing is started or ended meanwhile: what ends sandboxes and copies their disks waits."""
+    spawn = spawn_of(daemon.state)
+    os.kill(spawn, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(spawn, signal.SIGCONT)
+
+
+def refused(session, status):
+    """Requests to a session in that state; after which one that resumes it is refused as well."""
+    wait_until(lambda: session.rest.get(session.base).json["session"]["status"] == status, 20, lambda: f"not {status}")
+    answers = [session.post("/cmd", {"command": "true"}), session.post("/fs/mkdir", {"path": "x"}),
+               session.post("/extend-timeout", {"duration": 1000})]
+    return {(answer.status, answer.json["error"]["code"]) for answer in answers}
+
+
+def test_a_session_that_is_stopping(daemon, session):
+    stop = threading.Thread(target=lambda: session.post("/stop", {}))
+    with standing_still(daemon):
+        stop.start()
+        assert refused(session, "stopping") == {(422, "sandbox_stopping")}
+        resume = session.rest.get(f"{BASE}/{session.name}", resume="true")
+        assert (resume.status, resume.json["error"]["code"]) == (422, "sandbox_stopping")
+    stop.join()
+    assert session.rest.get(session.base).json["session"]["status"] == "stopped"
+
+
+def test_a_session_whose_snapshot_is_being_made(daemon, session):
+    assert session.post("/stop", {}).status == 200
+    box = session.id.removeprefix("sbx_")
+    snapshot = threading.Thread(target=lambda: session.rest.post(f"/api/sandboxes/{box}/snapshots", {}))
+    with standing_still(daemon):
+        snapshot.start()
+        assert refused(session, "snapshotting") == {(422, "sandbox_snapshotting")}
+    snapshot.join()
+    assert session.post("/cmd", {"command": "true"}).json["error"]["code"] == "sandbox_stopped"
+
+
+def test_a_silent_command_has_bytes_that_keep_its_connection(session):
+    """A line feed comes before the end; then the command is told to end."""
+    cid = session.start("sh", "-c", "until [ -e go ]; do sleep .1; done; echo done")
+    ways = {f"/cmd/{cid}/logs": None, f"/cmd/{cid}?wait=true": None}
+    for path in ways:
+        connection = session.rest.connection()
+        connection.request("GET", session.base + path)
+        ways[path] = connection, connection.getresponse
+    answers = {path: answer() for path, (_, answer) in ways.items()}
+    assert [answer.read(1) for answer in answers.values()] == [b"\n", b"\n"]
+    session.run("touch", "go")
+    ends = {path: answer.read() for path, answer in answers.items()}
+    for connection, _ in ways.values():
+        connection.close()
+    assert json.loads(ends[f"/cmd/{cid}/logs"].strip().splitlines()[-1]) == {"stream": "stdout", "data": "done\n"}
+    assert json.loads(ends[f"/cmd/{cid}?wait=true"])["command"]["exitCode"] == 0
+
+
+@pytest.mark.parametrize("path", ["", "/{name}/fork"], ids=["create", "fork"])
+def test_a_sandbox_whose_answer_was_lost_can_be_made_again(daemon, session, path):
+    """The name is free for the repeated request, and there is one sandbox of it."""
+    name = f"again-{session.id[-8:]}"
+    target = BASE + path.format(name=session.name)
+    send_and_leave(daemon, session, target, {"name": name})
+    again = session.rest.post(target, {"name": name})
+    assert again.status == 200, again.body
+    listed = session.rest.get(BASE, namePrefix=name).json["sandboxes"]
+    assert [s["currentSessionId"] for s in listed] == [again.json["session"]["id"]]
+    assert session.rest.delete(f"{BASE}/{name}").status == 200
 
 
 def test_errors_say_what_to_do(session):

@@ -101,6 +101,20 @@ int atoll_vercel_timeout_check(const json_t *value, const char *name, int64_t *r
     return 0;
 }
 
+static int keep_last_check(const json_t *keep, struct atoll_error *err)
+{
+    const json_t *expiration = json_object_get(keep, "expiration");
+    const json_t *deletes = json_object_get(keep, "deleteEvicted");
+
+    if (!is_given(keep) || (json_is_integer(json_object_get(keep, "count")) &&
+                            (!is_given(expiration) || json_is_number(expiration)) &&
+                            (!is_given(deletes) || json_is_boolean(deletes))))
+        return 0;
+    return atoll_fields_refuse(err, "", "keepLastSnapshots", keep,
+                               "an object with a number `count`, and optionally a number "
+                               "`expiration` and a boolean `deleteEvicted`");
+}
+
 int atoll_vercel_settings_check(const struct atoll_vercel_create *q, struct atoll_error *err)
 {
     int r = atoll_vercel_ports_check(q->ports, err);
@@ -113,10 +127,8 @@ int atoll_vercel_settings_check(const struct atoll_vercel_create *q, struct atol
         r = atoll_fields_refuse(err, "", "persistent", q->persistent, "true or false");
     if (r == 0 && is_given(q->expiration) && !json_is_number(q->expiration))
         r = atoll_fields_refuse(err, "", "snapshotExpiration", q->expiration, "a number");
-    if (r == 0 && is_given(q->keep_last) &&
-        !json_is_integer(json_object_get(q->keep_last, "count")))
-        r = atoll_fields_refuse(err, "", "keepLastSnapshots", q->keep_last,
-                                "an object with a number `count`");
+    if (r == 0)
+        r = keep_last_check(q->keep_last, err);
     if (r == 0 && is_given(q->failover) && !json_is_array(q->failover))
         r = atoll_fields_refuse(err, "", "failoverRegions", q->failover, "an array of strings");
     json_array_foreach(q->failover, i, region)

@@ -298,7 +298,7 @@ void atoll_vercel_snapshot_delete(struct atoll_api_call *call, const uint8_t *bo
 
 struct old {
     struct atoll_engine *engine;
-    size_t keep; /* automatic ones that stay, the newest first */
+    struct atoll_vercel_retention keep; /* of automatic ones, newest first */
     bool all, manual;
     char (*references)[ATOLL_TEMPLATE_REFERENCE_MAX + 1]; /* owned */
     char (*owners)[65];                                   /* owned */
@@ -323,10 +323,14 @@ static void note_old(void *arg, const struct atoll_template_view *view)
     if (!is_over(&s)) {
         if (!o->all || (!s.automatic && !o->manual))
             return;
-        if (s.automatic && o->keep > 0) {
-            o->keep--;
+        if (s.automatic && o->keep.count > 0) {
+            o->keep.count--;
             return;
         }
+        if (s.automatic && o->keep.evicted_stay &&
+            (o->keep.evicted_ms <= 0 ||
+             atoll_clock_unix_ms() - s.created_unix_ms < o->keep.evicted_ms))
+            return;
     }
     /* One that a sandbox was made from stays until that sandbox is gone, and takes no place in a sweep. */
     if (view->sandboxes > 0)
@@ -347,9 +351,10 @@ static void remove_old(struct old *o, const char *sandbox_id)
     free(o->owners);
 }
 
-void atoll_vercel_snapshots_trim(struct atoll_engine *engine, const char *sandbox_id, size_t keep)
+void atoll_vercel_snapshots_trim(struct atoll_engine *engine, const char *sandbox_id,
+                                 const struct atoll_vercel_retention *retention)
 {
-    struct old o = {.engine = engine, .keep = keep, .all = true};
+    struct old o = {.engine = engine, .keep = *retention, .all = true};
 
     remove_old(&o, sandbox_id);
 }

@@ -21,7 +21,7 @@ struct stopping {
     bool destroys;                             /* it has no disk that could stay */
     bool wanted, automatic;                    /* a snapshot */
     char parent[ATOLL_VERCEL_SNAPSHOT_ID_MAX]; /* the snapshot that it had before, or "" */
-    size_t keep;                               /* automatic snapshots that stay */
+    struct atoll_vercel_retention retention;
     struct atoll_vercel_snapshot snapshot;
     bool made;
     struct atoll_error failure; /* of the snapshot */
@@ -89,7 +89,7 @@ static void snapshotted(void *arg, const struct atoll_template_view *view,
     if (note(s, "snapshottedAt", &failure) < 0)
         error = &failure;
     else
-        atoll_vercel_snapshots_trim(s->call->engine, s->id, s->keep);
+        atoll_vercel_snapshots_trim(s->call->engine, s->id, &s->retention);
     atoll_steps_done(&s->steps, error);
 }
 
@@ -186,6 +186,17 @@ static void done(void *arg, const struct atoll_error *error)
     free(s);
 }
 
+/* The retention of automatic snapshots. Returns how long a new one is kept; 0: for ever. */
+static int64_t read_retention(const json_t *facts, struct atoll_vercel_retention *ret)
+{
+    const json_t *last = json_object_get(facts, "keepLastSnapshots");
+
+    ret->count = (size_t)ATOLL_MAX(atoll_fact_number(last, "count", 1), INT64_C(1));
+    ret->evicted_stay = json_is_false(json_object_get(last, "deleteEvicted"));
+    ret->evicted_ms = atoll_fact_number(facts, "snapshotExpiration", 0);
+    return atoll_fact_number(last, "expiration", ret->evicted_ms);
+}
+
 static void start(struct atoll_api_call *call, int64_t number, bool asked, int64_t expires_unix_ms)
 {
     struct stopping *s = atoll_api_alloc(sizeof(*s));
@@ -193,15 +204,13 @@ static void start(struct atoll_api_call *call, int64_t number, bool asked, int64
     bool destroys = false, persistent = false;
     int64_t keep = 0;
 
-    s->keep = 1;
+    s->retention.count = 1;
     if (atoll_vercel_box_get(call->engine, call->params.id, &box)) {
-        const json_t *last = json_object_get(box.facts, "keepLastSnapshots");
-        s->keep = (size_t)ATOLL_MAX(atoll_fact_number(last, "count", 1), INT64_C(1));
+        keep = read_retention(box.facts, &s->retention);
         (void)snprintf(s->parent, sizeof(s->parent), "%.63s",
                        atoll_fact_text(box.facts, "currentSnapshotId"));
         destroys = !box.view.options.lifetime.persistent;
         persistent = atoll_fact_flag(box.facts, "persistent");
-        keep = atoll_fact_number(box.facts, "snapshotExpiration", 0);
         atoll_vercel_box_done(&box);
     }
     s->call = call;

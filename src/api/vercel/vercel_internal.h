@@ -117,8 +117,16 @@ int atoll_vercel_policy(const json_t *policy, char **ret_policy, json_t **ret_an
 int atoll_vercel_snapshot_reference(const struct atoll_api_call *call, const char *snapshot,
                                     char **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* control_snapshots.c: removes automatic snapshots of a sandbox, except for the newest ones. */
-void atoll_vercel_snapshots_trim(struct atoll_engine *engine, const char *sandbox_id, size_t keep);
+/* Which automatic snapshots of a sandbox stay. */
+struct atoll_vercel_retention {
+    size_t count; /* the newest ones */
+    bool
+        evicted_stay; /* the others stay for evicted_ms from their making on; else they go at once */
+    int64_t evicted_ms; /* 0 and less: for ever */
+};
+/* control_snapshots.c: removes the automatic snapshots of a sandbox that do not stay. */
+void atoll_vercel_snapshots_trim(struct atoll_engine *engine, const char *sandbox_id,
+                                 const struct atoll_vercel_retention *retention);
 /* Removes the automatic snapshots of a sandbox that is gone; with `manual` all of them. */
 void atoll_vercel_snapshots_drop(struct atoll_engine *engine, const char *sandbox_id, bool manual);
 /* Removes those of all tenants whose time is over. */
