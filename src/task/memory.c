@@ -132,7 +132,7 @@ static void taken(struct atoll_task *task)
     task->next(task);
 }
 
-/* The hub has the changes. Without it they are in this swarm only: the step fails, and can be tried again. */
+/* The hub has the changes. Without it the step fails; when it is tried again, the agent begins with what the hub has then. */
 static void sent(struct atoll_tasks *tasks, const char *task_id, const struct atoll_error *error)
 {
     struct atoll_error ignored;

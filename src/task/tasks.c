@@ -568,7 +568,6 @@ static void drop_sandbox(struct atoll_task *task)
     if (!atoll_task_text(task, "sandboxId") && atoll_engine_find(engine, id))
         atoll_engine_destroy(engine, id, "a task that begins anew", ignore, NULL);
     (void)json_object_del(task->facts, "sandbox_id");
-    atoll_task_memory_forget(task);
 }
 
 int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *step,
@@ -599,6 +598,7 @@ int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *ste
     if (budget)
         raise_budget(task, budget);
     atoll_task_budget_forget(task);
+    atoll_task_memory_forget(task);
     if (task->at == 0)
         drop_sandbox(task);
     task->attempt++;

@@ -17,6 +17,23 @@ def task(code, **more):
     return {"agent": "shell", "instruction": f"python3 -c \"{SET.format(code)}\"", **more}
 
 
+def waiting(code, **more):
+    """One that goes on when it is told to."""
+    made = task(code, **more)
+    return made | {"instruction": f"echo begun; while [ ! -e go ]; do sleep 0.05; done; {made['instruction']}"}
+
+
+def runs(rest, task_id):
+    """The sandbox of a task whose agent has begun."""
+    wait_until(lambda: any((line["level"], line["message"]) == ("output", "begun") for line in rest.get(f"/api/tasks/{task_id}/log").lines), 60,
+               lambda: str(rest.get(f"/api/tasks/{task_id}/log").body))
+    return rest.get(f"/api/tasks/{task_id}").json["sandbox_id"]
+
+
+def go_on(rest, box):
+    assert rest.call("PUT", f"/api/sandboxes/{box}/files", b"", path="go").status in (200, 201)
+
+
 @pytest.fixture(scope="module")
 def world():
     """A hub that listens, and a daemon whose swarms have their memory there."""
@@ -42,11 +59,12 @@ def hub(world, swarm, **more):
 def test_two_machines_have_one_memory(world):
     there = memory_at_hub(world, memory={"n": 1})
     done = world.rest.post("/api/swarms", {"hub": hub(world, there), "tasks": [
-        task("m['n'] += 1", name="one"), task("m['sum'] = m['n'] + m['more']; del m['gone']", name="two", dependsOn=["one"])]})
+        waiting("m['n'] += 1", name="one"), task("m['sum'] = m['n'] + m['more']; del m['gone']", name="two", dependsOn=["one"])]})
     assert done.status == 201, done.body
-    # The other machine: its changes come between.
-    wait_until(lambda: world.hub.rest.get(f"/api/swarms/{there}/memory").json["n"] == 2 or True, 1, lambda: "")
+    # The other machine changes it while the first agent runs, which has read the memory already.
+    box = runs(world.rest, done.json["members"][0]["task_id"])
     assert world.hub.rest.call("PATCH", f"/api/swarms/{there}/memory", {"more": 40, "gone": 1}).status == 200
+    go_on(world.rest, box)
     ended = world.rest.get(f"/api/swarms/{done.json['id']}", wait="true").json
     assert ended["state"] == "succeeded", ended
     assert ended["memory"] == {"n": 2, "more": 40, "sum": 42} == world.hub.rest.get(f"/api/swarms/{there}/memory").json
@@ -55,16 +73,51 @@ def test_two_machines_have_one_memory(world):
 def test_a_hub_that_refuses(world):
     there = memory_at_hub(world)
     for wrong, why in ((hub(world, "nosuch"), "does not exist"), (hub(world, there, secret="NOPE"), "no secret NOPE"),
-                       ({"url": world.hub.url, "swarm": there}, "sending the memory" and "reading the memory"),
+                       ({"url": world.hub.url, "swarm": there}, "reading the memory"),
                        (hub(world, there, url="http://127.0.0.1:1"), "the hub")):
         made = world.rest.call("POST", "/api/swarms", {"hub": wrong, "tasks": [task("m['a'] = 1")]}, wait="true").json
         assert made["state"] == "failed", made
         error = made["members"][0]["task"]["error"]["message"]
         assert why in error and "atl_" not in error, error
-    # When the hub is back, the task goes on.
-    swarm = world.rest.call("POST", "/api/swarms", {"hub": hub(world, there, url="http://127.0.0.1:1"),
-                                                    "tasks": [task("m['a'] = 1", cleanup="never")]}, wait="true").json
-    assert swarm["state"] == "failed" and world.hub.rest.get(f"/api/swarms/{there}/memory").json == {}
+    assert world.hub.rest.get(f"/api/swarms/{there}/memory").json == {}
+
+
+def stop_hub(world):
+    world.hub.process.send_signal(signal.SIGTERM)
+    assert world.hub.process.wait(60) == 0
+
+
+def tried_again(rest, made):
+    """The task failed for want of the hub, and succeeds now."""
+    failed = rest.get(f"/api/tasks/{made}", wait="true").json
+    assert failed["state"] == "failed" and failed["step"] == "run" and "the hub" in failed["error"]["message"], failed
+    assert rest.call("POST", f"/api/tasks/{made}/retry", {}).status == 202
+    ended = rest.get(f"/api/tasks/{made}", wait="true").json
+    assert ended["state"] == "succeeded", ended
+
+
+def test_a_hub_that_was_away_before_the_agent_began(world):
+    there = memory_at_hub(world, memory={"n": 1})
+    stop_hub(world)
+    made = world.rest.post("/api/swarms", {"hub": hub(world, there), "tasks": [task("m['n'] += 1", cleanup="never")]}).json
+    one = made["members"][0]["task_id"]
+    assert world.rest.get(f"/api/tasks/{one}", wait="true").json["state"] == "failed"
+    world.hub.start()
+    tried_again(world.rest, one)
+    assert world.hub.rest.get(f"/api/swarms/{there}/memory").json == {"n": 2}
+
+
+def test_a_hub_that_goes_away_while_the_agent_runs(world):
+    there = memory_at_hub(world, memory={"n": 1})
+    made = world.rest.post("/api/swarms", {"hub": hub(world, there), "tasks": [waiting("m['n'] += 1", cleanup="never")]}).json
+    one = made["members"][0]["task_id"]
+    box = runs(world.rest, one)
+    stop_hub(world)
+    go_on(world.rest, box)
+    assert world.rest.get(f"/api/tasks/{one}", wait="true").json["state"] == "failed"
+    world.hub.start()
+    tried_again(world.rest, one)
+    assert world.hub.rest.get(f"/api/swarms/{there}/memory").json == {"n": 2}
 
 
 def test_other_tenants_reach_only_what_is_public(world):
