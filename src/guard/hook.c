@@ -152,7 +152,7 @@ static int open_clients(struct atoll_guard *guard, struct atoll_error *err)
 {
     static const struct atoll_remote_service service = {.name = "the webhook", .label = "webhook"};
     struct atoll_remote_http_config config = {
-        .service = &service, .connections = CONNECTIONS, .direct = true};
+        .service = &service, .connections = CONNECTIONS, .direct = true, .http1 = true};
     int r = 0;
 
     if (!guard->workers)

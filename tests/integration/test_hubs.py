@@ -1,11 +1,16 @@
 """Ephemeral swarms: a lease after which all of a swarm goes, and a hub, another Atoll, that has its memory."""
 
+import contextlib
+import json
+import select
 import signal
 import socket
+import ssl
 import threading
 
 import pytest
 
+from certificates import Authority
 from daemons import BUILD, need_build, running, wait_until
 from listening import listening_daemon
 from rest import Rest
@@ -118,6 +123,83 @@ def test_a_hub_that_goes_away_while_the_agent_runs(world):
     world.hub.start()
     tried_again(world.rest, one)
     assert world.hub.rest.get(f"/api/swarms/{there}/memory").json == {"n": 2}
+
+
+class Relay:
+    """Takes TLS connections for the hub, of HTTP/2 only, and passes them on. `begun` has their first bytes."""
+
+    def __init__(self, directory, hub):
+        self.begun, self.authority = [], Authority(directory)
+        self.inward = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.inward.load_cert_chain(self.authority.certificate("localhost"))
+        self.inward.set_alpn_protocols(["h2"])
+        self.outward = ssl.create_default_context(cafile=hub.state / "tls" / "ca.pem")
+        self.outward.set_alpn_protocols(["h2"])
+        self.hub = ("localhost", tls_port(hub))
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"https://localhost:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=self.relay, args=[self.listener.accept()[0]], daemon=True).start()
+
+    def relay(self, plain):
+        with contextlib.suppress(OSError), self.inward.wrap_socket(plain, server_side=True) as client:
+            assert client.selected_alpn_protocol() == "h2"
+            with self.outward.wrap_socket(socket.create_connection(self.hub), server_hostname="localhost") as hub_:
+                first = client.recv(65536)
+                self.begun.append(first)
+                hub_.sendall(first)
+                pump(client, hub_)
+
+
+def pump(one, other):
+    """By one thread: a TLS connection is not for two."""
+    while True:
+        ready = [end for end in (one, other) if end.pending()] or select.select([one, other], [], [])[0]
+        for source in ready:
+            source.settimeout(0)
+            try:
+                some = source.recv(65536)
+            except ssl.SSLWantReadError:
+                continue
+            finally:
+                source.settimeout(None)
+            if not some:
+                return
+            (other if source is one else one).sendall(some)
+
+
+def tls_port(daemon):
+    for line in daemon.log.read_text().splitlines():
+        if line.startswith("{") and (address := json.loads(line).get("tls_listen")):
+            return int(address.rpartition(":")[2])
+    raise AssertionError(daemon.log_tail())
+
+
+def test_a_hub_with_tls_is_asked_by_http2(tmp_path):
+    with listening_daemon(ATOLL_TLS_LISTEN="127.0.0.1:0") as (far, _):
+        relay = Relay(tmp_path, far)
+        far.rest = Rest(far.socket)
+        there = far.rest.post("/api/swarms", {"tasks": [], "memory": {"n": 1}, "leaseSeconds": 600}).json["id"]
+        key = (far.state / "api-key").read_text().strip()
+        with running(BUILD, SSL_CERT_FILE=str(relay.authority.cert)) as daemon:
+            rest = Rest(daemon.socket)
+            assert rest.post("/api/secrets", {"name": "HUB", "value": key}).status == 201
+            swarm = rest.call("POST", "/api/swarms", {"hub": {"url": relay.url, "swarm": there, "secret": "HUB"},
+                                                      "tasks": [task("m['n'] += 1")]}, wait="true").json
+            assert swarm["state"] == "succeeded", swarm
+        assert far.rest.get(f"/api/swarms/{there}/memory").json == {"n": 2}
+        assert relay.begun and all(first.startswith(b"PRI * HTTP/2.0\r\n") for first in relay.begun)
+        # Without the authority the certificate is refused, and the hub is not asked.
+        with running(BUILD) as daemon:
+            rest, before = Rest(daemon.socket), len(relay.begun)
+            swarm = rest.call("POST", "/api/swarms", {"hub": {"url": relay.url, "swarm": there}, "tasks": [task("pass")]}, wait="true").json
+            error = swarm["members"][0]["task"]["error"]["message"]
+            assert swarm["state"] == "failed" and "certificate" in error and len(relay.begun) == before, error
+        relay.listener.close()
 
 
 def test_other_tenants_reach_only_what_is_public(world):

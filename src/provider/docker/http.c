@@ -60,6 +60,7 @@ int atoll_docker_http_new(const struct atoll_docker_http_config *config,
         .key = config->key,
         .connections = config->connections ? config->connections : CONNECTIONS,
         .direct = true,
+        .http1 = true,
     };
     int r;
 

@@ -73,6 +73,8 @@ int atoll_remote_http_new(const struct atoll_remote_http_config *config,
     h->config = *config;
     c = &h->config;
     good = dup_text(&c->socket_path);
+    if (!c->ca) /* libcurl leaves this variable to programs */
+        c->ca = getenv("SSL_CERT_FILE");
     good = dup_text(&c->ca) && good;
     good = dup_text(&c->cert) && good;
     good = dup_text(&c->key) && good;
@@ -242,10 +244,10 @@ void atoll_remote_http_aim(const struct atoll_remote_http *h, CURL *easy)
     (void)curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, KEEPALIVE_S);
     (void)curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, KEEPALIVE_S / 3);
     (void)curl_easy_setopt(easy, CURLOPT_USERAGENT, "atoll/" ATOLL_VERSION);
-    if (c->direct) {
+    if (c->direct)
         (void)curl_easy_setopt(easy, CURLOPT_PROXY, "");
-        (void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    }
+    (void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION,
+                           (long)(c->http1 ? CURL_HTTP_VERSION_1_1 : CURL_HTTP_VERSION_2TLS));
     if (c->always_proxy)
         (void)curl_easy_setopt(easy, CURLOPT_NOPROXY, "");
     if (c->unverified) {

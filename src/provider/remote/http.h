@@ -17,9 +17,11 @@ struct atoll_remote_http;
 struct atoll_remote_http_config {
     const struct atoll_remote_service *service; /* borrowed: must outlive the client */
     const char *socket_path;                    /* of a unix socket; NULL: TCP */
-    const char *ca, *cert, *key; /* PEM files; NULL: the system's certificates, none of ours */
+    /* PEM files. ca NULL: the authorities of SSL_CERT_FILE, else the system's; cert and key NULL: none of ours. */
+    const char *ca, *cert, *key;
     unsigned connections; /* maximum of requests at the same time, others wait; 0: no maximum */
-    bool direct;          /* HTTP/1.1, and no proxy of the environment */
+    bool direct;          /* no proxy of the environment */
+    bool http1;           /* HTTP/1.1; else HTTP/2 where TLS settles it */
     bool always_proxy;    /* no_proxy of the environment does not apply */
     bool unverified;      /* any certificate will do */
     /* Whether a connection to that address may be made; NULL: any. A request that finds no other
