@@ -407,19 +407,29 @@ static void clean_path(const char *path, char out[static PATH_MAX_BYTES + 1])
     out[n] = '\0';
 }
 
-static bool match_path(const struct rule *rule, const struct atoll_guard_subject *subject)
+static bool match_one_path(const struct rule *rule, const char *given, const char *home)
 {
     char path[PATH_MAX_BYTES + 1], pattern[2 * ATOLL_PATTERN_MAX + 2];
     const char *p = rule->path;
 
-    if (!subject->path || strlen(subject->path) > PATH_MAX_BYTES)
+    if (!given || strlen(given) > PATH_MAX_BYTES)
         return false;
-    clean_path(subject->path, path);
+    clean_path(given, path);
     if (*p == '~')
-        (void)snprintf(pattern, sizeof(pattern), "%.*s%s", ATOLL_PATTERN_MAX, subject->home, p + 1);
+        (void)snprintf(pattern, sizeof(pattern), "%.*s%s", ATOLL_PATTERN_MAX, home, p + 1);
     else
         (void)snprintf(pattern, sizeof(pattern), "%s", p);
     return atoll_glob_match_dots(*pattern == '/' ? pattern + 1 : pattern, path + 1);
+}
+
+/* What is moved must be allowed at both paths; one of them is enough to ask or deny. */
+static bool match_path(const struct rule *rule, const struct atoll_guard_subject *subject)
+{
+    bool found = match_one_path(rule, subject->path, subject->home);
+
+    if (!subject->target || found != (rule->verdict == ATOLL_GUARD_ALLOW))
+        return found;
+    return match_one_path(rule, subject->target, subject->home);
 }
 
 static void take(const struct atoll_guard_policy *policy, const struct rule *rule,

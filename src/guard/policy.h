@@ -50,6 +50,7 @@ struct atoll_guard_subject {
     const char *tool, *mcp_name; /* its two names; one may be NULL */
     const char *command;         /* a text for a shell; NULL: it has none */
     const char *path;            /* absolute, of the sandbox; NULL: it has none */
+    const char *target;          /* likewise: the new path of what is moved */
     const char *home;            /* absolute: what "~" is in rules */
 };
 bool atoll_guard_hook_wants(const struct atoll_guard_hook *hook,

@@ -132,6 +132,18 @@ def test_rules_about_paths(rest):
     assert use(rest, box, "Read", file_path="/etc/passwd").status == 200
     for path in (".ssh/id", "/home/user/.ssh/id", "a/.env", ".env", "../user/.ssh/id"):
         assert use(rest, box, "Read", file_path=path).status == 403, path
+    # What is moved has two paths; names of other servers are the same tools.
+    client = Mcp(rest)
+    client.begin()
+    for tool, arguments in (("move_file", {"source": ".env", "destination": "x"}), ("move_file", {"source": "x", "destination": ".env"}),
+                            ("move_file", {"source_path": "x", "dest_path": ".ssh/x"}), ("delete_file", {"path": "a/.env"}),
+                            ("download_file", {"file_path": ".env"}), ("file_upload", {"file_path": ".env", "content": ""})):
+        refused = client.tool(tool, sandbox=box, **arguments)
+        assert refused["isError"] and "not allowed" in refused["content"][0]["text"], (tool, refused)
+    listed = make(rest, {"default": "deny", "rules": [{"decision": "allow", "path": "/tmp/**"}]})
+    for source, target, allowed in (("/tmp/a", "/tmp/b", True), ("/tmp/a", "b", False), ("a", "/tmp/b", False)):
+        said = client.tool("move_file", sandbox=listed, source=source, destination=target)["content"][0]["text"]
+        assert ("not allowed" not in said) == allowed, said
     # Mapped paths are those of the sandbox.
     mapped = rest.post(f"/api/sandboxes/{box}/tools/Write?map=/repo:/etc", {"file_path": "/repo/x", "content": ""})
     assert mapped.status == 403

@@ -1,6 +1,8 @@
 """Tools for agents, by REST and by MCP: one implementation with two vocabularies."""
 
+import base64
 import concurrent.futures
+import hashlib
 import json
 
 import pytest
@@ -298,6 +300,109 @@ def test_a_repository(mcp):
     assert cloned["structuredContent"]["branch"] == "main", cloned
     missing = mcp.tool("git_clone", url="/nowhere", path="other")
     assert missing["isError"] and "nowhere" in missing["content"][0]["text"]
+
+
+def text_of(result):
+    return result["content"][0]["text"]
+
+
+def data_of(result):
+    assert result["isError"] is False, result
+    return result["structuredContent"]
+
+
+def test_files_as_a_whole(mcp):
+    assert data_of(mcp.tool("create_folder", path="a/b"))["type"] == "directory"
+    raw = bytes(range(256))
+    assert data_of(mcp.tool("upload_file", path="a/raw", content=base64.b64encode(raw).decode()))["size_bytes"] == 256
+    assert text_of(mcp.tool("run_command", command="sha256sum < a/raw")).split()[0] == hashlib.sha256(raw).hexdigest()
+    got = data_of(mcp.tool("download_file", path="a/raw"))
+    assert (got["encoding"], base64.b64decode(got["content"]), got["bytes"]) == ("base64", raw, 256)
+    data_of(mcp.tool("upload_file", path="a/text", content="grüße\n", encoding="text", overwrite=False))
+    got = mcp.tool("download_file", path="a/text")
+    assert data_of(got)["encoding"] == "text" and text_of(got) == "grüße\n"
+    kept = mcp.tool("upload_file", path="a/text", content="no", encoding="text", overwrite=False)
+    assert kept["isError"] and "a/text exists" in text_of(kept)
+    assert data_of(mcp.tool("upload_file", path="a/text", content="", encoding="text"))["size_bytes"] == 0
+    assert data_of(mcp.tool("download_file", path="a/text"))["content"] == ""
+    moved = data_of(mcp.tool("move_file", source="a/raw", destination="a/b/moved"))
+    assert moved["path"] == "/home/user/a/b/moved" and moved["type"] == "file"
+    info = data_of(mcp.tool("get_file_info", path="a/b/moved"))
+    assert (info["size_bytes"], info["mode"], info["owner"]) == (256, "0644", "user")
+    # A text too long for the model is only in the structured result.
+    mcp.tool("run_command", command="head -c 400000 /dev/zero | tr '\\0' x > long; head -c 9000000 /dev/zero > longer")
+    long = mcp.tool("download_file", path="long")
+    assert data_of(long)["content"] == "x" * 400000 and "structured result" in text_of(long)
+    assert mcp.tool("download_file", path="longer")["isError"]
+    assert mcp.tool("delete_file", path="a")["isError"]
+    assert data_of(mcp.tool("delete_file", path="a", recursive=True))["deleted"] is True
+    for missing in (("get_file_info", {"path": "a"}), ("delete_file", {"path": "a"}), ("download_file", {"path": "a"}),
+                    ("move_file", {"source": "a", "destination": "c"})):
+        assert mcp.tool(missing[0], **missing[1])["isError"], missing
+    for wrong in ({"content": "no base64!"}, {"content": "", "encoding": "hex"}, {"content": ""} | {"overwrite": "x"}):
+        error = mcp.ask("tools/call", name="upload_file", arguments={"path": "x", **wrong})["error"]
+        assert error["code"] == -32602, error
+
+
+def test_git(mcp):
+    def run(tool, /, **arguments):
+        return mcp.tool(f"git_{tool}", path="copy", **arguments)
+
+    mcp.tool("run_command", command="git init -qb main --bare r.git; git clone -q r.git copy")
+    mcp.tool("write_file", path="copy/a", content="1\n")
+    assert [(file["path"], file["worktree"]) for file in data_of(run("status"))["files"]] == [("a", "untracked")]
+    data_of(run("add", files=["a"]))
+    who = {"author_name": "Ann", "author_email": "ann@example.org"}
+    first = data_of(run("commit", message="first", **who))
+    assert first["branch"] == "main" and first["commit"]["author"]["name"] == "Ann", first
+    assert data_of(run("push", set_upstream=True))["refs"][0]["state"] == "new"
+    data_of(run("checkout", ref="side", create=True))
+    mcp.tool("write_file", path="copy/a", content="2\n")
+    diff = run("diff")
+    assert "-1\n+2" in text_of(diff) and data_of(diff)["files"][0]["added"] == 1
+    assert text_of(run("diff", staged=True)) == "No differences\n"
+    second = data_of(run("commit", message="second", all=True, **who))["commit"]["hash"]
+    assert [commit["message"].strip() for commit in data_of(run("log"))["commits"]] == ["second", "first"]
+    assert len(data_of(run("log", limit=1))["commits"]) == 1
+    assert "+2" in text_of(run("diff", ref="main", to="side"))
+    assert data_of(run("branches"))["current"] == "side"
+    data_of(run("push", branch="side:main", remote="origin"))
+    data_of(run("checkout", ref="main"))
+    assert data_of(run("pull"))["commit"]["hash"] == second
+    empty = run("commit", message="nothing", **who)
+    assert empty["isError"] and "nothing to commit" in text_of(empty), empty
+    assert mcp.tool("git_status")["isError"]  # the home is no repository
+
+
+# As prompts and programs written for other servers call it.
+
+def test_names_of_other_servers(rest, mcp):
+    listed = {tool["name"] for tool in mcp.ask("tools/list")["result"]["tools"]}
+    assert not listed & {"execute_command", "create_sandbox", "destroy_sandbox", "preview_link", "file_upload", "sandbox_start"}
+    box = data_of(mcp.tool("create_sandbox", id="theirs", target="eu", auto_stop_interval="15"))
+    assert box["name"] == "theirs"
+    assert text_of(mcp.tool("execute_command", id="theirs", command="echo hi")) == "hi\n"
+    data_of(mcp.tool("create_folder", id="theirs", folder_path="d"))
+    data_of(mcp.tool("file_upload", id="theirs", file_path="d/x", content="abc", encoding="text", overwrite=True))
+    data_of(mcp.tool("move_file", id="theirs", source_path="d/x", dest_path="d/y"))
+    assert data_of(mcp.tool("get_file_info", id="theirs", file_path="d/y"))["size_bytes"] == 3
+    assert data_of(mcp.tool("download_file", id="theirs", file_path="d/y"))["content"] == "abc"
+    assert data_of(mcp.tool("list_files", id="theirs", path="d"))["paths"] == ["/home/user/d/y"]
+    data_of(mcp.tool("delete_file", id="theirs", file_path="d/y"))
+    link = data_of(mcp.tool("preview_link", id="theirs", port=3000, description="a page", check_server=False))
+    assert link["port"] == 3000
+    assert text_of(mcp.tool("sandbox_run_command", sandbox="theirs", namespace="default", command="echo a")) == "a\n"
+    assert data_of(mcp.tool("sandbox_get_metrics", sandbox="theirs", namespace="default"))["state"] == "running"
+    data_of(mcp.tool("destroy_sandbox", id="theirs"))
+    assert rest.get("/api/sandboxes/theirs?ended=false").status == 404
+    started = data_of(mcp.tool("sandbox_start", sandbox="micro", namespace="default"))
+    assert started["name"] == "micro"
+    assert "42" in text_of(mcp.tool("sandbox_run_code", sandbox="micro", namespace="default", code="6 * 7", language="python"))
+    data_of(mcp.tool("sandbox_stop", sandbox="micro", namespace="default"))
+    # An argument has either name; others are refused as before.
+    error = mcp.ask("tools/call", name="execute_command", arguments={"id": "a", "sandbox": "b", "command": "x"})["error"]
+    assert "no argument id" in error["message"]
+    assert "no tool fly" in mcp.ask("tools/call", name="fly", arguments={})["error"]["message"]
 
 
 def test_a_task(mcp):

@@ -290,6 +290,8 @@ void atoll_mcp_tools_call(struct atoll_mcp_request *req)
     const char *text;
 
     req->tool = name ? atoll_tool_find(req->api, name, true) : NULL;
+    if (name && !req->tool)
+        req->tool = atoll_tool_find(req->api, atoll_tool_alias(name), true);
     if (!req->tool) {
         atoll_mcp_refuse(req, ATOLL_MCP_INVALID_PARAMS, "there is no tool %.64s", name ? name : "");
         return;
@@ -299,6 +301,8 @@ void atoll_mcp_tools_call(struct atoll_mcp_request *req)
         return;
     }
     req->args = given ? json_deep_copy(given) : json_object();
+    if (!req->tool->object)
+        atoll_tool_alias_args(name, req->args);
     if (atoll_tool_check(req->tool, true, req->args, &error) < 0) {
         atoll_mcp_fail(req, &error);
         return;

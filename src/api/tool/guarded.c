@@ -33,13 +33,29 @@ static const char *command_of(const struct atoll_tool_call *call, const json_t *
                : NULL;
 }
 
+static int make_absolute(const struct atoll_tool_call *call, const char *given,
+                         char out[static ATOLL_TOOL_PATH_MAX], struct atoll_error *err)
+{
+    char inside[ATOLL_TOOL_PATH_MAX];
+    int r = atoll_tool_path(call, given, inside, err);
+
+    if (r < 0)
+        return r;
+    if (snprintf(out, ATOLL_TOOL_PATH_MAX, "%s%s%s", *inside == '/' ? "" : call->home,
+                 *inside == '/' ? "" : "/", inside) >= ATOLL_TOOL_PATH_MAX)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
+                          "a path must have at most %d bytes", ATOLL_TOOL_PATH_MAX - 80);
+    return 0;
+}
+
 /* The file or directory; without such an argument, the tool uses the user's home, or no file at all. */
-static int find_path(struct atoll_tool_call *call, const json_t *args, const char **ret,
-                     struct atoll_error *err)
+static int find_path(struct atoll_tool_call *call, const json_t *args,
+                     struct atoll_guard_subject *ret, struct atoll_error *err)
 {
     static const char *const names[] = {"file_path", "path", "notebook_path"};
-    char inside[ATOLL_TOOL_PATH_MAX];
-    const char *given = NULL;
+    bool moves = call->tool->run == atoll_tool_run_move_file;
+    const char *given = moves ? text_of(args, "source") : NULL;
+    const char *target = moves ? text_of(args, "destination") : NULL;
     int r;
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(names) && !given; i++)
@@ -48,15 +64,12 @@ static int find_path(struct atoll_tool_call *call, const json_t *args, const cha
         return 0;
     if (!given && !call->outside)
         given = call->home;
-    r = atoll_tool_path(call, given ? given : ".", inside, err);
-    if (r < 0)
-        return r;
-    if (snprintf(call->path, sizeof(call->path), "%s%s%s", *inside == '/' ? "" : call->home,
-                 *inside == '/' ? "" : "/", inside) >= (int)sizeof(call->path))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
-                          "a path must have at most %d bytes", ATOLL_TOOL_PATH_MAX - 80);
-    *ret = call->path;
-    return 0;
+    r = make_absolute(call, given ? given : ".", call->path, err);
+    if (r == 0 && target)
+        r = make_absolute(call, target, call->target, err);
+    ret->path = call->path;
+    ret->target = r == 0 && target ? call->target : NULL;
+    return r;
 }
 
 static int describe(void *arg, const json_t *args, struct atoll_guard_subject *ret,
@@ -70,7 +83,7 @@ static int describe(void *arg, const json_t *args, struct atoll_guard_subject *r
         .command = command_of(call, args),
         .home = call->home,
     };
-    return find_path(call, args, &ret->path, err);
+    return find_path(call, args, ret, err);
 }
 
 static void run(struct atoll_tool_call *call)

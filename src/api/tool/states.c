@@ -2,11 +2,9 @@
 #include <string.h>
 #include "api/tool/tool_internal.h"
 #include "engine/state/state.h"
-#include "git/git.h"
-#include "git/porcelain.h"
 
 /*
- * Snapshots, forks and repositories: tools that MCP clients have in place of the REST API.
+ * Snapshots and forks: tools that MCP clients have in place of the REST API.
  */
 
 static void snapshot_made(void *arg, const struct atoll_template_view *view,
@@ -70,38 +68,4 @@ void atoll_tool_run_restore(struct atoll_tool_call *call)
 {
     atoll_engine_restore(call->engine, call->sandbox_id, atoll_tool_text(call, "snapshot"),
                          "a tool call", restored, call);
-}
-
-static void cloned(void *arg, const struct atoll_git_result *result,
-                   const struct atoll_error *error)
-{
-    struct atoll_tool_call *call = arg;
-    struct atoll_git_cursor cursor = {result->bytes, result->len};
-    struct atoll_git_commit commit = {.hash = ""};
-    const char *branch;
-
-    if (error) {
-        atoll_tool_fail(call, error);
-        return;
-    }
-    branch = atoll_git_branch_current(&cursor);
-    (void)atoll_git_commit_next(&cursor, &commit);
-    atoll_tool_finish_data(call, json_pack("{s:o, s:s}", "branch",
-                                           atoll_tool_json_bytes(branch, strlen(branch)), "commit",
-                                           commit.hash));
-}
-
-void atoll_tool_run_git_clone(struct atoll_tool_call *call)
-{
-    atoll_git_run(call->engine, call->sandbox_id,
-                  &(struct atoll_git_request){
-                      .op = ATOLL_GIT_CLONE,
-                      .url = atoll_tool_text(call, "url"),
-                      .path = atoll_tool_text(call, "path"),
-                      .ref = atoll_tool_text(call, "branch"),
-                      .commit = atoll_tool_text(call, "commit_id"),
-                      .credentials = {.username = atoll_tool_text(call, "username"),
-                                      .password = atoll_tool_text(call, "password")},
-                  },
-                  cloned, call);
 }

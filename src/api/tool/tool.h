@@ -59,6 +59,12 @@ const struct atoll_tool *atoll_tool_next(const struct atoll_api *api, bool mcp, 
 /* Accepts NULL, and returns it. */
 const struct atoll_tool *atoll_tool_unref(const struct atoll_tool *tool);
 
+/* Names that other sandbox servers have for tools of MCP, and for their arguments: aliases.c. Another name is returned as
+ * it is. */
+const char *atoll_tool_alias(const char *name);
+/* Renames the arguments of a call by that name; those that have no meaning here are removed. */
+void atoll_tool_alias_args(const char *name, json_t *args);
+
 /* The JSON schema of the arguments; owned by the caller, NULL: out of memory. */
 json_t *atoll_tool_schema(const struct atoll_tool *tool, bool mcp);
 /* Checks arguments and renames those of MCP to the names of the table. INVALID_ARGUMENT says which argument

@@ -17,9 +17,10 @@ struct atoll_tool_call {
     bool starting, finished;
     bool cancelled;
     enum { ATOLL_TOOL_WAITS, ATOLL_TOOL_RUNS, ATOLL_TOOL_HAS_RUN } phase;
-    struct atoll_guard_call *guarded;         /* NULL: not any more, or the daemon has no guard */
-    char *image;                              /* owned; of the result, while interceptors see it */
-    char path[ATOLL_TOOL_PATH_MAX], home[80]; /* see guarded.c */
+    struct atoll_guard_call *guarded; /* NULL: not any more, or the daemon has no guard */
+    char *image;                      /* owned; of the result, while interceptors see it */
+    /* See guarded.c. */
+    char path[ATOLL_TOOL_PATH_MAX], target[ATOLL_TOOL_PATH_MAX], home[80];
     /* Ends what the tool waits for; its callbacks still come. NULL: nothing can be ended. */
     void (*stop)(struct atoll_tool_call *call);
     void *state; /* the tool's */
@@ -118,7 +119,15 @@ ATOLL_TOOL_RUN(preview);
 ATOLL_TOOL_RUN(snapshot);
 ATOLL_TOOL_RUN(fork);
 ATOLL_TOOL_RUN(restore);
-ATOLL_TOOL_RUN(git_clone);
+/* git.c */
+ATOLL_TOOL_RUN(git);
+/* manage.c */
+ATOLL_TOOL_RUN(file_info);
+ATOLL_TOOL_RUN(create_folder);
+ATOLL_TOOL_RUN(move_file);
+ATOLL_TOOL_RUN(delete_file);
+ATOLL_TOOL_RUN(upload_file);
+ATOLL_TOOL_RUN(download_file);
 /* tasks.c */
 ATOLL_TOOL_RUN(task);
 

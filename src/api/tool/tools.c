@@ -140,13 +140,93 @@ static const struct atoll_tool_arg restore_args[] = {
     {"snapshot", NULL, ATOLL_TOOL_TEXT, true, 0, "The name of a snapshot or template."},
     {0},
 };
+static const struct atoll_tool_arg path_args[] = {
+    TEXT("path", NULL, "The file or directory."),
+    {0},
+};
+static const struct atoll_tool_arg delete_args[] = {
+    TEXT("path", NULL, "The file or directory."),
+    OPTIONAL("recursive", NULL, FLAG, 0, "A directory with all that is in it."),
+    {0},
+};
+static const struct atoll_tool_arg move_args[] = {
+    TEXT("source", NULL, "The file or directory."),
+    TEXT("destination", NULL, "Its new path."),
+    {0},
+};
+static const struct atoll_tool_arg upload_args[] = {
+    TEXT("path", NULL, "The file; directories are made."),
+    TEXT("content", NULL, "All that the file shall contain."),
+    OPTIONAL("encoding", NULL, TEXT, 0, "Of the content: base64 (if not given) or text."),
+    OPTIONAL("overwrite", NULL, FLAG, 0, "false: an existing file is not replaced."),
+    {0},
+};
+
+#define REPOSITORY OPTIONAL("path", NULL, TEXT, 0, "The repository; the user's home if not given.")
+#define FILES(about) OPTIONAL("files", NULL, TEXTS, 0, about)
+#define CREDENTIALS                                                          \
+    OPTIONAL("username", NULL, TEXT, 0, "At the server of the repository."), \
+        OPTIONAL("password", NULL, TEXT, 0, "It is not stored in the sandbox.")
 static const struct atoll_tool_arg git_clone_args[] = {
     {"url", NULL, ATOLL_TOOL_TEXT, true, 0, "The repository. The sandbox needs a network."},
     OPTIONAL("path", NULL, TEXT, 0, "Where to; default: the last part of the URL."),
     OPTIONAL("branch", NULL, TEXT, 0, "A branch or tag."),
     OPTIONAL("commit_id", NULL, TEXT, 0, "A commit to check out."),
-    OPTIONAL("username", NULL, TEXT, 0, "At the server of the repository."),
-    OPTIONAL("password", NULL, TEXT, 0, "It is not stored in the sandbox."),
+    CREDENTIALS,
+    {0},
+};
+static const struct atoll_tool_arg git_args[] = {REPOSITORY, {0}};
+static const struct atoll_tool_arg git_diff_args[] = {
+    REPOSITORY,
+    OPTIONAL("staged", NULL, FLAG, 0, "What is staged, instead of what is not."),
+    OPTIONAL("ref", NULL, TEXT, 0, "A commit or branch to compare with."),
+    OPTIONAL("to", NULL, TEXT, 0, "The commit or branch that is compared with ref."),
+    FILES("Only these."),
+    {0},
+};
+static const struct atoll_tool_arg git_log_args[] = {
+    REPOSITORY,
+    OPTIONAL("ref", NULL, TEXT, 0, "A branch, tag, commit or range a..b."),
+    OPTIONAL("limit", NULL, WHOLE, 1000, "How many commits; 20 if not given."),
+    FILES("Only commits that change these."),
+    {0},
+};
+static const struct atoll_tool_arg git_checkout_args[] = {
+    REPOSITORY,
+    TEXT("ref", NULL, "A branch, tag or commit."),
+    OPTIONAL("create", NULL, FLAG, 0, "Make it, a new branch."),
+    {0},
+};
+static const struct atoll_tool_arg git_add_args[] = {
+    REPOSITORY,
+    FILES("Paths in the repository."),
+    OPTIONAL("all", NULL, FLAG, 0, "All that has changed."),
+    {0},
+};
+static const struct atoll_tool_arg git_commit_args[] = {
+    REPOSITORY,
+    TEXT("message", NULL, "The message of the commit."),
+    OPTIONAL("all", NULL, FLAG, 0, "Stage what has changed first; new files need git_add."),
+    FILES("Only these."),
+    OPTIONAL("author_name", NULL, TEXT, 0, "As git is configured, if not given."),
+    OPTIONAL("author_email", NULL, TEXT, 0, "As git is configured, if not given."),
+    {0},
+};
+static const struct atoll_tool_arg git_pull_args[] = {
+    REPOSITORY,
+    OPTIONAL("remote", NULL, TEXT, 0, "That of the branch, or origin, if not given."),
+    OPTIONAL("branch", NULL, TEXT, 0, "The current one if not given."),
+    OPTIONAL("rebase", NULL, FLAG, 0, "Rebase instead of merging."),
+    CREDENTIALS,
+    {0},
+};
+static const struct atoll_tool_arg git_push_args[] = {
+    REPOSITORY,
+    OPTIONAL("remote", NULL, TEXT, 0, "That of the branch, or origin, if not given."),
+    OPTIONAL("branch", NULL, TEXT, 0, "The current one if not given."),
+    OPTIONAL("set_upstream", NULL, FLAG, 0, "The branch follows that of the server."),
+    OPTIONAL("force", NULL, FLAG, 0, "Replace what the server has."),
+    CREDENTIALS,
     {0},
 };
 static const struct atoll_tool_arg task_args[] = {
@@ -203,8 +283,38 @@ const struct atoll_tool atoll_tools[] = {
      atoll_tool_run_fork, NULL},
     {NULL, "sandbox_restore", "Brings the files of a sandbox back to a snapshot.", restore_args,
      false, false, atoll_tool_run_restore, NULL},
+    {NULL, "get_file_info", "What a file or directory is: type, size, mode, owner, time.",
+     path_args, true, false, atoll_tool_run_file_info, NULL},
+    {NULL, "create_folder", "Makes a directory, and those above it.", path_args, false, false,
+     atoll_tool_run_create_folder, NULL},
+    {NULL, "move_file", "Moves or renames a file or directory.", move_args, false, false,
+     atoll_tool_run_move_file, NULL},
+    {NULL, "delete_file", "Deletes a file or directory.", delete_args, false, false,
+     atoll_tool_run_delete_file, NULL},
+    {NULL, "upload_file", "Writes a file with any bytes.", upload_args, false, false,
+     atoll_tool_run_upload_file, NULL},
+    {NULL, "download_file", "All of a file with any bytes: text, or base64 of what is no text.",
+     path_args, true, false, atoll_tool_run_download_file, NULL},
     {NULL, "git_clone", "Clones a repository into the sandbox.", git_clone_args, false, false,
-     atoll_tool_run_git_clone, NULL},
+     atoll_tool_run_git, NULL},
+    {NULL, "git_status", "The branch, and the files that have changed.", git_args, true, false,
+     atoll_tool_run_git, NULL},
+    {NULL, "git_diff", "What has changed since it was staged, or between two commits.",
+     git_diff_args, true, false, atoll_tool_run_git, NULL},
+    {NULL, "git_log", "Commits, the newest first.", git_log_args, true, false, atoll_tool_run_git,
+     NULL},
+    {NULL, "git_branches", "Branches, and which one is checked out.", git_args, true, false,
+     atoll_tool_run_git, NULL},
+    {NULL, "git_checkout", "Checks out a branch or commit.", git_checkout_args, false, false,
+     atoll_tool_run_git, NULL},
+    {NULL, "git_add", "Stages files for the next commit.", git_add_args, false, false,
+     atoll_tool_run_git, NULL},
+    {NULL, "git_commit", "Makes a commit.", git_commit_args, false, false, atoll_tool_run_git,
+     NULL},
+    {NULL, "git_pull", "Fetches and merges what the server has. The sandbox needs a network.",
+     git_pull_args, false, false, atoll_tool_run_git, NULL},
+    {NULL, "git_push", "Sends commits to the server. The sandbox needs a network.", git_push_args,
+     false, false, atoll_tool_run_git, NULL},
     {NULL, "task_run",
      "Lets an agent work on an instruction in a sandbox of its own, and waits for its result.",
      task_args, false, true, atoll_tool_run_task, NULL},

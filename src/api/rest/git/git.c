@@ -6,7 +6,7 @@
 #include <string.h>
 #include "api/fields.h"
 #include "api/idempotency.h"
-#include "api/rest/git/views.h"
+#include "api/kit/git_view.h"
 #include "api/rest/rest_internal.h"
 
 #define AT(member) offsetof(struct atoll_git_request, member)
@@ -251,7 +251,7 @@ static int take_query(const struct atoll_api_call *call, struct atoll_body *body
 
 static void view_failure(const struct atoll_api_call *call, struct atoll_json_out *out)
 {
-    atoll_rest_git_view_failure(out, call->state);
+    atoll_git_view_failure(out, call->state);
 }
 
 static void done(void *arg, const struct atoll_git_result *result, const struct atoll_error *error)
@@ -266,7 +266,7 @@ static void done(void *arg, const struct atoll_git_result *result, const struct 
     }
     if (!atoll_api_reply_begin(call, error, &buf, &out))
         return;
-    if (atoll_rest_git_view(&out, result)) {
+    if (atoll_git_view(&out, result)) {
         atoll_api_reply(call, 200, &out);
     } else {
         atoll_buf_done(&buf);

@@ -38,6 +38,16 @@ for (const kind of Object.keys(transports)) {
     assert.equal(ran.structuredContent.exit_code, 2);
     const code = await call(client, "run_code", { code: "6 * 7" });
     assert.match(code.content[0].text, /42/);
+    await call(client, "upload_file", { path: "bytes", content: "AP8=" });
+    await call(client, "move_file", { source: "bytes", destination: "moved" });
+    const got = await call(client, "download_file", { path: "moved" });
+    assert.deepEqual([got.structuredContent.encoding, got.structuredContent.content], ["base64", "AP8="]);
+    assert.equal((await call(client, "delete_file", { path: "moved" })).isError, false);
+    await call(client, "run_command", { command: "git init -qb main repo" });
+    const status = await call(client, "git_status", { path: "repo" });
+    assert.equal(status.structuredContent.branch, "main");
+    const box = (await call(client, "sandbox_info")).structuredContent;
+    assert.equal((await call(client, "execute_command", { id: box.id, command: "echo theirs" })).content[0].text, "theirs\n");
     await assert.rejects(call(client, "run_command", {}), /command is missing/);
     await assert.rejects(call(client, "fly", {}), /there is no tool fly/);
   }));

@@ -39,6 +39,11 @@ def test_tools_and_resources(kind):
             failed = await client.call_tool("run_command", {"command": "echo out; exit 3"})
             assert failed.is_error and failed.structured_content["exit_code"] == 3
             assert "42" in await text_of(client, "run_code", code="6 * 7")
+            await client.call_tool("upload_file", {"path": "bytes", "content": "AP8="})
+            got = await client.call_tool("download_file", {"path": "bytes"})
+            assert (got.structured_content["encoding"], got.structured_content["content"]) == ("base64", "AP8=")
+            await client.call_tool("run_command", {"command": "git init -qb main repo"})
+            assert (await client.call_tool("git_status", {"path": "repo"})).structured_content["branch"] == "main"
             await client.call_tool("write_file", {"path": "/home/user/file", "content": "text"})
             box = (await client.call_tool("sandbox_info", {})).structured_content
             read = await client.read_resource(f"atoll://{box['id']}/home/user/file")

@@ -1,4 +1,4 @@
-#include "api/rest/git/views.h"
+#include "api/kit/git_view.h"
 
 #include <string.h>
 #include "git/porcelain.h"
@@ -311,7 +311,7 @@ static view_fn *const views[ATOLL_GIT_OPS] = {
     [ATOLL_GIT_CONFIG] = view_config,
 };
 
-bool atoll_rest_git_view(struct atoll_json_out *out, const struct atoll_git_result *result)
+bool atoll_git_view(struct atoll_json_out *out, const struct atoll_git_result *result)
 {
     struct atoll_git_cursor c = cursor_of(result);
 
@@ -326,8 +326,7 @@ bool atoll_rest_git_view(struct atoll_json_out *out, const struct atoll_git_resu
     return true;
 }
 
-void atoll_rest_git_view_failure(struct atoll_json_out *out,
-                                 const struct atoll_git_failure *failure)
+void atoll_git_view_failure(struct atoll_json_out *out, const struct atoll_git_failure *failure)
 {
     struct atoll_git_cursor c = {failure->files, failure->files_len};
     const char *path;
