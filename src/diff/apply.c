@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "base/buf.h"
 #include "base/fd.h"
+#include "base/text.h"
 
 #define INPUT_MAX ((size_t)64 << 20)
 #define CHUNK ((size_t)64 * 1024)
@@ -142,13 +143,76 @@ static int put_file(int dir, const char *name, const struct entry *e)
     return r == -ENOTSUP ? 0 : r;
 }
 
-static int carry_out(int root, const struct entry *e)
+/* File systems with whole seconds have kept only those in one of the two. */
+static bool is_same_time(const struct atoll_diff_was *was, const struct timespec *now)
+{
+    return was->mtime_s == now->tv_sec &&
+           (was->mtime_ns == (uint32_t)now->tv_nsec || was->mtime_ns == 0 || now->tv_nsec == 0);
+}
+
+/* Whether the name is as the merge found it. What another process writes between this and the change is lost. */
+static int is_unchanged(int dir, const char *name, const struct atoll_diff_record *h,
+                        bool *ret_gone)
+{
+    const struct atoll_diff_was *was = &h->was;
+    struct stat now;
+
+    *ret_gone = false;
+    if (fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) < 0) {
+        *ret_gone = errno == ENOENT;
+        return *ret_gone ? was->mode == 0 || h->op != ATOLL_DIFF_PUT : -errno;
+    }
+    if (S_ISDIR(now.st_mode) && h->op == ATOLL_DIFF_RMDIR)
+        return 1; /* it goes only if it is empty */
+    if (was->mode != now.st_mode || was->uid != now.st_uid || was->gid != now.st_gid)
+        return 0;
+    return S_ISDIR(now.st_mode) ||
+           (was->size == (uint64_t)now.st_size && is_same_time(was, &now.st_mtim));
+}
+
+static int tell_conflict(int out, const struct entry *e, bool gone)
+{
+    bool is_put = e->head.op == ATOLL_DIFF_PUT;
+    bool was_there = e->head.was.mode != 0 || e->head.replaces;
+    char whole[PATH_MAX + 1];
+    struct atoll_buf line;
+    int r;
+
+    if (e->head.replaces && !is_put)
+        return 0; /* its PUT is told */
+    (void)snprintf(whole, sizeof(whole), "/%s", e->path);
+    atoll_buf_init(&line, (size_t)64 * 1024);
+    r = atoll_buf_appendf(&line, "{\"conflict\":");
+    if (r == 0)
+        r = atoll_text_json_quote(&line, whole, strlen(whole));
+    if (r == 0)
+        r = atoll_buf_appendf(&line, ",\"ours\":\"%s\",\"theirs\":\"%s\"}\n",
+                              gone        ? "removed"
+                              : was_there ? "changed"
+                                          : "added",
+                              !is_put     ? "removed"
+                              : was_there ? "changed"
+                                          : "added");
+    if (r == 0)
+        r = atoll_fd_write_all(out, atoll_buf_head(&line), atoll_buf_size(&line));
+    atoll_buf_done(&line);
+    return r;
+}
+
+static int carry_out(int root, int out, const struct entry *e)
 {
     const char *name;
     ATOLL_AUTOCLOSE int dir = open_parent(root, e->path, &name);
+    bool gone = true;
+    int r = dir;
 
-    if (dir < 0)
-        return e->head.op == ATOLL_DIFF_PUT || dir != -ENOENT ? dir : 0;
+    /* The directory was removed or replaced. */
+    if (dir == -ENOENT || dir == -ENOTDIR || dir == -ELOOP)
+        return e->head.op == ATOLL_DIFF_PUT ? tell_conflict(out, e, gone) : 0;
+    if (r >= 0)
+        r = is_unchanged(dir, name, &e->head, &gone);
+    if (r <= 0)
+        return r < 0 ? r : tell_conflict(out, e, gone);
     switch (e->head.op) {
     case ATOLL_DIFF_REMOVE:
         return unlinkat(dir, name, 0) < 0 && errno != ENOENT ? -errno : 0;
@@ -180,7 +244,8 @@ static int read_all(int fd, struct atoll_buf *in)
 }
 
 /* Records of one pass, in the order of the stream. */
-static int pass(int root, const struct atoll_buf *in, uint32_t op, bool directories, char *ret_path)
+static int pass(int root, int out, const struct atoll_buf *in, uint32_t op, bool directories,
+                char *ret_path)
 {
     static struct entry e;
     const uint8_t *at = atoll_buf_head(in), *end = at + atoll_buf_size(in);
@@ -189,7 +254,7 @@ static int pass(int root, const struct atoll_buf *in, uint32_t op, bool director
     while ((r = next(&at, end, &e)) > 0) {
         if (e.head.op != op || (op == ATOLL_DIFF_PUT && S_ISDIR(e.head.mode) != directories))
             continue;
-        r = carry_out(root, &e);
+        r = carry_out(root, out, &e);
         if (r < 0) {
             (void)snprintf(ret_path, PATH_MAX, "%s", e.path);
             return r;
@@ -199,7 +264,7 @@ static int pass(int root, const struct atoll_buf *in, uint32_t op, bool director
 }
 
 /* Directories come before their entries: the deepest is removed first. */
-static int remove_directories(int root, const struct atoll_buf *in)
+static int remove_directories(int root, int out, const struct atoll_buf *in)
 {
     static struct entry e;
     const uint8_t *at = atoll_buf_head(in), *end = at + atoll_buf_size(in);
@@ -224,7 +289,7 @@ static int remove_directories(int root, const struct atoll_buf *in)
     while (r == 0 && count > 0) {
         at = found[--count];
         if (next(&at, end, &e) > 0)
-            r = carry_out(root, &e);
+            r = carry_out(root, out, &e);
     }
     free(found);
     return r;
@@ -241,7 +306,7 @@ static int check(const struct atoll_buf *in)
     return r;
 }
 
-int atoll_diff_apply(int root_fd, int in_fd, struct atoll_error *err)
+int atoll_diff_apply(int root_fd, int in_fd, int out_fd, struct atoll_error *err)
 {
     char path[PATH_MAX] = "";
     struct atoll_buf in;
@@ -255,13 +320,13 @@ int atoll_diff_apply(int root_fd, int in_fd, struct atoll_error *err)
         atoll_buf_done(&in);
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, -r, "not a whole stream of changes");
     }
-    r = pass(root_fd, &in, ATOLL_DIFF_REMOVE, false, path);
+    r = pass(root_fd, out_fd, &in, ATOLL_DIFF_REMOVE, false, path);
     if (r == 0)
-        r = remove_directories(root_fd, &in);
+        r = remove_directories(root_fd, out_fd, &in);
     if (r == 0)
-        r = pass(root_fd, &in, ATOLL_DIFF_PUT, true, path);
+        r = pass(root_fd, out_fd, &in, ATOLL_DIFF_PUT, true, path);
     if (r == 0)
-        r = pass(root_fd, &in, ATOLL_DIFF_PUT, false, path);
+        r = pass(root_fd, out_fd, &in, ATOLL_DIFF_PUT, false, path);
     atoll_buf_done(&in);
     return r < 0 ? atoll_fail_errno(err, -r, "write /%.200s", path) : 0;
 }

@@ -17,7 +17,8 @@
  *     {"path", "kind": "added|changed|removed", "joined": bool}, {"conflict": PATH, "ours", "theirs"} and at the end
  *     {"summary": {"changes", "conflicts"}}. --stream: the bytes that --apply takes, without conflicts
  *   atoll-diff --apply
- *     carries out such a stream from stdin in the root, all of it or, if it is not whole, nothing
+ *     carries out such a stream from stdin in the root, or nothing if it is not whole. A path that has changed since
+ *     the merge looked at it is left, and printed as a conflict
  *
  * JSON: one object on each line.
  *   {"path", "kind": "added|changed|removed|type", "content": bool, "before"?, "after"?}

@@ -140,7 +140,7 @@ static int apply(struct atoll_error *err)
 
     (void)umask(0);
     return root < 0 ? atoll_fail_errno(err, errno, "open /")
-                    : atoll_diff_apply(root, STDIN_FILENO, err);
+                    : atoll_diff_apply(root, STDIN_FILENO, STDOUT_FILENO, err);
 }
 
 static int run(const struct request *r, struct atoll_diff_compare *c, struct atoll_error *err)

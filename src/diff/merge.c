@@ -166,6 +166,18 @@ static int tell_change(struct atoll_diff_merge *m, const struct atoll_diff_chang
     return r;
 }
 
+static struct atoll_diff_was describe(const struct atoll_diff_node *node)
+{
+    if (!node->exists)
+        return (struct atoll_diff_was){0};
+    return (struct atoll_diff_was){.mode = node->st.st_mode,
+                                   .uid = node->st.st_uid,
+                                   .gid = node->st.st_gid,
+                                   .mtime_s = node->st.st_mtim.tv_sec,
+                                   .mtime_ns = (uint32_t)node->st.st_mtim.tv_nsec,
+                                   .size = (uint64_t)node->st.st_size};
+}
+
 static int stream_record(struct atoll_diff_merge *m, struct atoll_diff_record *record,
                          const struct atoll_buf *bytes)
 {
@@ -185,10 +197,13 @@ static int stream_change(struct atoll_diff_merge *m, const char *path,
     struct atoll_diff_record record = {.path_len = (uint32_t)strlen(path)};
     bool is_dir = is->exists && S_ISDIR(is->st.st_mode);
     bool was_dir = was->exists && S_ISDIR(was->st.st_mode);
+    bool replaces = was->exists && is->exists && is_dir != was_dir;
     const struct atoll_buf none = {0};
     int r = 0;
 
-    if (was->exists && (!is->exists || is_dir != was_dir)) {
+    record.was = describe(was);
+    record.replaces = replaces;
+    if (was->exists && (!is->exists || replaces)) {
         record.op = was_dir ? ATOLL_DIFF_RMDIR : ATOLL_DIFF_REMOVE;
         r = stream_record(m, &record, &none);
         if (r == 0)
@@ -200,7 +215,10 @@ static int stream_change(struct atoll_diff_merge *m, const char *path,
                                         .mode = is->st.st_mode,
                                         .uid = is->st.st_uid,
                                         .gid = is->st.st_gid,
-                                        .path_len = (uint32_t)strlen(path)};
+                                        .path_len = (uint32_t)strlen(path),
+                                        .replaces = replaces};
+    if (!replaces)
+        record.was = describe(was);
     r = stream_record(m, &record, content);
     return r < 0 ? r : atoll_diff_record_write(m->out_fd, &record, path, atoll_buf_head(content));
 }

@@ -38,6 +38,16 @@ class Fork(Box):
         self.path = f"/api/sandboxes/{self.id}"
 
 
+def others(box):
+    return [Known(box, one["id"]) for one in box.rest.get("/api/sandboxes").json["sandboxes"] if one["id"] != box.id]
+
+
+class Known(Box):
+    def __init__(self, box, sandbox_id):
+        self.rest, self.id = box.rest, sandbox_id
+        self.path = f"/api/sandboxes/{sandbox_id}"
+
+
 def merge(box, *forks, **fields):
     answer = box.post("merge", {"from": [one.id for one in forks], **fields})
     assert answer.status == 200, answer.body
@@ -89,6 +99,43 @@ def test_conflicts_are_listed_and_nothing_is_written(box):
     assert box.out("ls; sed -n 2p f; cat both") == "bin\nboth\nf\nfine\nremoved\ntheirs\nt"
 
 
+def test_what_the_sandbox_writes_during_the_merge_stays(box):
+    """It writes the last of many paths as soon as the first is removed. Now and then that is too late, and merged."""
+    box.out("mkdir d")
+    for number in range(10):
+        box.out(f"touch d/trigger; echo base{number} > d/z")
+        fork = Fork(box)
+        fork.out(f"rm d/trigger; for i in $(seq 1000); do echo {number} > d/$i; done; echo theirs > d/z")
+        fork.out("echo changed >> /etc/profile", user="root")  # of the template's files
+        box.post("execs", {"cmd": ["sh", "-c", "while test -e d/trigger; do :; done; echo mine > d/z"]})
+        report = merge(box, fork)
+        fork.destroy()
+        wait_until(lambda: box.out("cat d/z") == "mine", 10, lambda: "what it wrote is lost")
+        if not report["merged"]:
+            break
+    assert conflicts(report) == {"/home/user/d/z": ("changed", "changed")}
+    assert len(report["changes"]) == 1002 and "/home/user/d/z" not in kinds(report)
+    assert box.out("ls d | wc -l; tail -n 1 /etc/profile") == "1001\nchanged"
+
+
+@pytest.mark.parametrize("kind", ["cow", "image"])
+def test_nothing_seems_written_meanwhile_on_other_disks(mortal, kind):
+    answer = mortal.rest.post("/api/sandboxes", {"disk": {"kind": kind}, "limits": {"diskMB": 64}})
+    if answer.status == 409:
+        pytest.skip(answer.json["error"]["message"])
+    box = Known(mortal, answer.json["id"])
+    box.out("seq 1 20 > list; mkdir d; echo old > d/f; ln -s a link; mkfifo pipe; echo gone > gone")
+    box.out("chgrp 0 gone; chmod 2750 d", user="root", cwd="/home/user")
+    fork = Fork(box)
+    fork.out("sed -i s/^3$/three/ list; echo new > d/f; ln -sf b link; rm pipe; echo file > pipe; rm gone; chmod 700 d")
+    box.out("sed -i s/^17$/seventeen/ list")
+    report = merge(box, fork)
+    assert report["merged"] and report["conflicts"] == [] and len(report["changes"]) == 6, report
+    assert box.out("sed -n '3p;17p' list; cat d/f pipe; readlink link; stat -c %a d") == "three\nseventeen\nnew\nfile\nb\n2700"
+    fork.destroy()
+    box.destroy()
+
+
 def test_several_forks(box):
     box.out("echo 0 > f")
     one, two, three = Fork(box), Fork(box), Fork(box)
@@ -122,16 +169,6 @@ def test_try_keeps_the_best(mortal, box):
 
 
 SLOW = ["sh", "-c", "echo theirs > f; until test -e go; do sleep 0.05; done; rm go; echo $ATOLL_TRY > won; echo $ATOLL_TRY"]
-
-
-def others(box):
-    return [Known(box, one["id"]) for one in box.rest.get("/api/sandboxes").json["sandboxes"] if one["id"] != box.id]
-
-
-class Known(Box):
-    def __init__(self, box, sandbox_id):
-        self.rest, self.id = box.rest, sandbox_id
-        self.path = f"/api/sandboxes/{sandbox_id}"
 
 
 @contextlib.contextmanager

@@ -15,9 +15,11 @@
 /*
  * First all forks are looked at, and nothing is written if one has conflicts. Then they are merged one after the other:
  * atoll-diff makes a stream of what is to be written, in a builder sandbox, and atoll-diff in the target carries it out.
- * It writes nothing before it has the whole stream, and then goes on without the daemon.
+ * It writes nothing before it has the whole stream, and then goes on without the daemon. What the target has changed
+ * since it was looked at is not written; it is a conflict, too.
  */
 #define LINES_MAX 2000
+#define WRITER_MAX ((size_t)1 << 20) /* of what the command that writes prints */
 #define APPLY_MS (5 * 60 * 1000)
 
 struct merging {
@@ -31,6 +33,7 @@ struct merging {
     char *base, *ours, *theirs; /* stacks, held; owned, or NULL */
     json_t *changes, *conflicts;
     struct atoll_reader *reader; /* of the command that writes */
+    struct atoll_buf refused;    /* its stdout: conflicts */
     char said[200];
     atoll_merge_fn *done;
     void *arg;
@@ -55,6 +58,7 @@ static void merging_free(struct merging *m)
     atoll_list_remove(&m->node);
     drop_stacks(m);
     m->reader = atoll_reader_close(m->reader);
+    atoll_buf_done(&m->refused);
     json_decref(m->changes);
     json_decref(m->conflicts);
     free(m->from);
@@ -129,6 +133,76 @@ static void compare(struct merging *m, bool stream, atoll_compare_fn *done)
 
 /* Writing. */
 
+/* The program runs in the target, which is hostile: only these are taken over. */
+static const char *side_of(const json_t *line, const char *name)
+{
+    static const char *const states[] = {"added", "removed"};
+    const char *given = json_string_value(json_object_get(line, name));
+
+    for (size_t i = 0; given && i < ATOLL_ARRAY_LEN(states); i++)
+        if (strcmp(given, states[i]) == 0)
+            return states[i];
+    return "changed";
+}
+
+/* Paths of this fork that were not written. */
+static void drop_changes(struct merging *m, const json_t *paths)
+{
+    json_t *kept = json_array(), *one;
+    size_t i;
+
+    json_array_foreach(m->changes, i, one)
+    {
+        const char *path = json_string_value(json_object_get(one, "path"));
+        const char *from = json_string_value(json_object_get(one, "from"));
+
+        if (!path || !from || strcmp(from, m->from[m->at]) != 0 || !json_object_get(paths, path))
+            (void)json_array_append(kept, one);
+    }
+    json_decref(m->changes);
+    m->changes = kept;
+}
+
+/* Takes over what the command has printed. Whether there is a conflict. */
+static bool add_refused(struct merging *m)
+{
+    const char *line = (const char *)atoll_buf_head(&m->refused);
+    const char *stop = line + atoll_buf_size(&m->refused), *newline;
+    json_t *paths = json_object();
+    bool any;
+
+    while (line < stop && (newline = memchr(line, '\n', (size_t)(stop - line))) != NULL) {
+        json_t *object =
+            atoll_json_load(line, (size_t)(newline - line), JSON_REJECT_DUPLICATES, NULL);
+        json_t *path = json_object_get(object, "conflict");
+
+        if (json_is_string(path) && json_array_size(m->conflicts) < LINES_MAX) {
+            (void)json_array_append_new(
+                m->conflicts,
+                json_pack("{s:O, s:s, s:s, s:s}", "path", path, "ours", side_of(object, "ours"),
+                          "theirs", side_of(object, "theirs"), "from", m->from[m->at]));
+            (void)json_object_set_new(paths, json_string_value(path), json_true());
+        }
+        json_decref(object);
+        line = newline + 1;
+    }
+    any = json_object_size(paths) > 0;
+    if (any)
+        drop_changes(m, paths);
+    json_decref(paths);
+    return any;
+}
+
+static void on_written(struct merging *m)
+{
+    if (atoll_buf_size(&m->refused) > 0 && add_refused(m)) {
+        end(m);
+    } else {
+        m->at++;
+        next_fork(m);
+    }
+}
+
 static void on_output(void *arg)
 {
     struct merging *m = arg;
@@ -141,13 +215,14 @@ static void on_output(void *arg)
             (void)snprintf(m->said, sizeof(m->said), "%.*s",
                            (int)ATOLL_MIN(item.length, sizeof(m->said) - 1),
                            (const char *)item.data);
+        if (item.kind == ATOLL_READ_DATA && item.stream == ATOLL_STREAM_STDOUT)
+            (void)!atoll_buf_append(&m->refused, item.data, (size_t)item.length); /* or is lost */
         if (item.kind != ATOLL_READ_END)
             continue;
         bool ok = item.result->kind == ATOLL_END_EXITED && item.result->code == 0;
         m->reader = atoll_reader_close(m->reader);
         if (ok) {
-            m->at++;
-            next_fork(m);
+            on_written(m);
         } else {
             (void)atoll_fail(&err, ATOLL_ERR_ABORTED, EIO,
                              "the changes could not be written, or not all of them: %.150s",
@@ -205,6 +280,7 @@ static void on_stream(void *arg, const uint8_t *bytes, size_t n, const struct at
     w = atoll_alloc(sizeof(*w) + n);
     w->m = m;
     w->n = n;
+    atoll_buf_clear(&m->refused);
     if (n > 0)
         memcpy(w->bytes, bytes, n);
     atoll_engine_exec(m->engine, m->target, &start, on_started, w);
@@ -350,6 +426,7 @@ void atoll_engine_merge(struct atoll_engine *engine, const char *sandbox_id,
                           .conflicts = json_array(),
                           .done = done,
                           .arg = arg};
+    atoll_buf_init(&m->refused, WRITER_MAX);
     m->count = request->from ? atoll_strings_count(request->from) : 0;
     m->from = atoll_alloc((m->count + 1) * sizeof(*m->from));
     (void)snprintf(m->target, sizeof(m->target), "%s", sandbox_id);
