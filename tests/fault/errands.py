@@ -204,6 +204,16 @@ def merge(walk, client, made):
         client.delete(f"/api/sandboxes/{other['id']}")
 
 
+@errand(box)
+def attempts(walk, client, made):
+    """Two tries: one with a best, and one without."""
+    report = client.post(f"/api/sandboxes/{made}/try", {"count": 2, "cmd": ["sh", "-c", "echo $ATOLL_TRY | tee file"]})
+    if report["kept"]:  # a part of the merge has failed
+        client.delete(f"/api/sandboxes/{report['kept']}")
+    none = client.post(f"/api/sandboxes/{made}/try", {"count": 1, "cmd": ["false"]})
+    assert none["kept"] is None
+
+
 @errand()
 def volume(walk, client, _):
     sized = client.call("POST", "/api/volumes", {"name": "kept", "sizeMB": 16}, want=(201, 409))

@@ -154,6 +154,37 @@ def test_output_leaves_room_for_records(cramped):
     assert rest.get("/readyz").status == 200
 
 
+def test_a_snapshot_on_a_full_disk_leaves_nothing(cramped):
+    """Of a disk that is not in the pool: its files are copied to the state directory."""
+    rest, box = Rest(cramped.socket), f"/api/sandboxes/{create(cramped)}"
+
+    def run(script):
+        return rest.post(f"{box}/execs", {"cmd": ["sh", "-c", script]}, wait="true").json
+
+    def layers():
+        folder = cramped.state / "layers"
+        return sorted(path.name for path in folder.iterdir() if path.name.startswith("x")) if folder.exists() else []
+
+    assert run("head -c 4M /dev/urandom > much; md5sum < much")["result"]["exit_code"] == 0
+    room = os.statvfs(cramped.state)
+    with open(cramped.state / "ballast", "wb") as f:  # the copy begins, and has too little room
+        os.posix_fallocate(f.fileno(), 0, room.f_bavail * room.f_frsize - (2 << 20))
+    for path, body in (("snapshots", {"name": "full"}), ("fork", {})):
+        refused = rest.post(f"{box}/{path}", body)
+        assert refused.status in (503, 507), refused.body
+        assert b"state directory" in refused.body or b"disk is full" in refused.body, refused.body
+    fill(cramped.state / "ballast-2")
+    assert rest.post(f"{box}/snapshots", {"name": "full"}).status in (503, 507)
+    assert rest.get("/api/snapshots").json["snapshots"] == [] and layers() == []
+    os.unlink(cramped.state / "ballast")
+    os.unlink(cramped.state / "ballast-2")
+    before = run("md5sum < much")["stdout"]
+    assert rest.post(f"{box}/snapshots", {"name": "room"}).status == 201
+    made = rest.post("/api/sandboxes", {"template": "room", "limits": {"diskMB": 8}}).json["id"]
+    assert rest.post(f"/api/sandboxes/{made}/execs", {"cmd": ["sh", "-c", "md5sum < much"]},
+                     wait="true").json["stdout"] == before
+
+
 # The disk pool: its image is on the disk that is full.
 
 @pytest.fixture

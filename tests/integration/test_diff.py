@@ -162,6 +162,32 @@ def test_the_command_line(mortal, box):
     assert "+++ b/f" in atoll("--export", "--relative", "/home/user/d", box.id)
 
 
+def test_git_apply_takes_what_the_command_line_exports(mortal, box, tmp_path):
+    """atoll diff --export … | git apply, in a work tree of the same project."""
+    project = tmp_path / "app"
+    (project / "d").mkdir(parents=True)
+    (project / "list").write_text("".join(f"{number}\n" for number in range(30)))
+    (project / "d/gone").write_text("gone\n")
+    (project / "bytes").write_bytes(bytes(range(256)))
+    env = {**os.environ, "ATOLL_SOCKET": str(mortal.socket), "ATOLL": str(BUILD / "atoll"), "BOX": box.id}
+
+    def sh(script, **fields):
+        done = subprocess.run(["sh", "-c", script], text=True, capture_output=True, env=env, **fields)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    sh("git init -q && git add -A && git -c user.name=a -c user.email=a@b commit -qm one && "
+       "$ATOLL cp . $BOX:/home/user/app", cwd=project)
+    mortal.rest.post(f"{box.path}/snapshots", {"name": "begin"})
+    box.out("cd app; sed -i s/^7$/seven/ list; rm d/gone; echo new > d/new; chmod 755 d/new; "
+            "printf '\\1\\0\\2' > bytes")
+    sh("$ATOLL diff --export --relative /home/user/app $BOX begin now | git apply", cwd=project)
+    assert sh("git status --porcelain -uall", cwd=project).split() == ["M", "bytes", "D", "d/gone", "M", "list", "??", "d/new"]
+    assert (project / "list").read_text().splitlines()[7] == "seven" and (project / "bytes").read_bytes() == b"\1\0\2"
+    assert (project / "d/new").read_text() == "new\n" and os.access(project / "d/new", os.X_OK)
+    remove(mortal.rest, "begin")
+
+
 @pytest.mark.parametrize("query", [{"from": "-bad"}, {"to": "x" * 600}, {"format": "tar"}, {"path": "relative"},
                                    {"path": "/a/../b"}, {"path": "/a//b"}, {"limit": 10001}])
 def test_bad_input(box, query):

@@ -4,6 +4,7 @@ import json
 import subprocess
 import tarfile
 
+import conftest
 import oci_images
 import pytest
 from rest import Rest
@@ -99,6 +100,24 @@ def test_a_snapshot_is_a_compressed_file_and_comes_back(daemon, pulled, tmp_path
     daemon.atoll("template", "import", "back", str(file), check=True)
     said = daemon.atoll("run", "--template", "back", "--", "cat", "/opt/note", "/opt/a/file", check=True)
     assert said.stdout == "new\nsecond"
+
+
+def test_a_snapshot_is_pushed_and_pulled_by_another_daemon(daemon, registry, pulled, tmp_path):
+    box = daemon.atoll("create", "--image", pulled, check=True).stdout.strip()
+    daemon.atoll("exec", box, "--user", "root", "--", "sh", "-c", "echo new >/opt/note; rm /opt/a/file", check=True)
+    daemon.atoll("snapshot", box, "pushed", check=True)
+    daemon.atoll("rm", box, check=True)
+    target = f"{registry.host}/snapshots/pushed:1"
+    daemon.atoll("push", "pushed", target, check=True)
+    files = tree_of(f"docker://{target}", tmp_path / "tree")
+    assert len(inspect(f"docker://{target}")["rootfs"]["diff_ids"]) == 4
+    assert "opt/note" in str(files) and "opt/a/file" not in str(files)
+    with conftest.running(conftest.BUILD) as other:
+        other.atoll("pull", target, check=True)
+        box = other.atoll("create", "--image", target, check=True).stdout.strip()
+        said = other.atoll("exec", box, "--", "sh", "-c", "cat /opt/note; test -e /opt/a/file || echo gone", check=True)
+        assert said.stdout == "new\ngone\n"
+        other.atoll("rm", box, check=True)
 
 
 def test_a_compressed_root_file_system_is_none(daemon, tmp_path):

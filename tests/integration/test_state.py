@@ -303,6 +303,48 @@ def test_forks_have_the_files_the_environment_and_the_limits(mortal, box):
     wait_until(lambda: not layers(mortal), 20, lambda: layers(mortal))
 
 
+def known(rest, sandbox_id):
+    """One that is there already."""
+    made = Box.__new__(Box)
+    made.rest, made.id, made.path = rest, sandbox_id, f"/api/sandboxes/{sandbox_id}"
+    return made
+
+
+def test_forks_of_a_stopped_one(mortal):
+    box = Box(mortal.rest, persistent=True, env={"WORD": "swordfish"})
+    box.out(f"echo kept > {NOTE}")
+    box.do("stop")
+    others = [known(mortal.rest, one["id"]) for one in fork(box, count=2)]
+    assert box.state == "stopped"
+    for other in others:
+        assert other.out(f"cat {NOTE}; echo $WORD") == "kept\nswordfish"
+        other.destroy()
+    box.do("resume")
+    assert box.out(f"cat {NOTE}; echo $WORD") == "kept\nswordfish"
+    box.destroy()
+    wait_until(lambda: not layers(mortal), 20, lambda: layers(mortal))
+
+
+def test_a_snapshot_and_a_fork_of_a_full_disk(mortal):
+    """The disk of the sandbox is at its limit: what it has is in them, and it stays as it is."""
+    box = Box(mortal.rest, limits={"memoryMB": 64, "diskMB": 48})
+    written = box.run("echo kept > note; cat /dev/zero > big")
+    assert written["result"]["exit_code"] != 0
+    assert {"plain": "No space left", "cow": "quota exceeded"}[mortal.disks] in written["stderr"], written
+    size = box.out("sync; stat -c %s big")
+    snapshot(box, "full")
+    others = [Box(mortal.rest, template="full", limits={"memoryMB": 64, "diskMB": 48}),
+              *(known(mortal.rest, one["id"]) for one in fork(box))]
+    for other in others:
+        assert other.out("cat note; stat -c %s big") == f"kept\n{size}"
+        other.out("echo more > more")  # its disk is its own
+        other.destroy()
+    assert box.out("cat note; stat -c %s big") == f"kept\n{size}"
+    box.destroy()
+    remove(mortal.rest, "full")
+    wait_until(lambda: not layers(mortal), 20, lambda: layers(mortal))
+
+
 def test_forks_of_sandboxes_that_have_just_been_made(mortal):
     """Their top directories are so new that they are copied twice."""
     for _ in range(5):
