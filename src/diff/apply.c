@@ -70,6 +70,30 @@ static int next(const uint8_t **at, const uint8_t *end, struct entry *ret)
     return 1;
 }
 
+/* The same as openat2() below, for gVisor, which has none. */
+static int open_by_parts(int root, const char *path)
+{
+    int fd = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char name[NAME_MAX + 1];
+
+    while (fd >= 0 && *path) {
+        size_t n = strcspn(path, "/");
+        int dir = fd;
+
+        if (n == 0 || n >= sizeof(name) || (n == 2 && memcmp(path, "..", 2) == 0)) {
+            (void)close(dir);
+            errno = EXDEV;
+            return -1;
+        }
+        memcpy(name, path, n);
+        name[n] = '\0';
+        fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        (void)close(dir);
+        path += path[n] ? n + 1 : n;
+    }
+    return fd;
+}
+
 /* The directory of a path, without following links; *ret_name: the last component. */
 static int open_parent(int root, const char *path, const char **ret_name)
 {
@@ -83,6 +107,8 @@ static int open_parent(int root, const char *path, const char **ret_name)
         (void)snprintf(parent, sizeof(parent), "%.*s", (int)(slash - path), path);
     *ret_name = slash ? slash + 1 : path;
     fd = syscall(SYS_openat2, root, parent, &how, sizeof(how));
+    if (fd < 0 && errno == ENOSYS)
+        fd = open_by_parts(root, parent);
     return fd < 0 ? -errno : (int)fd;
 }
 

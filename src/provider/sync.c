@@ -210,7 +210,8 @@ static void tell(struct atoll_sync_work *w, const struct atoll_error *error)
                                                  .inspect = &w->inspection,
                                                  .stats = &w->stats,
                                                  .detail = w->detail,
-                                                 .image = &w->made},
+                                                 .image = &w->made,
+                                                 .layer = &w->layer},
                     error);
 }
 
@@ -319,7 +320,8 @@ void atoll_sync_begin(struct atoll_call *call)
     struct atoll_error err;
 
     w->job = (struct atoll_job){.run = run, .done = ended};
-    if (call->op == ATOLL_OP_CREATE || call->op == ATOLL_OP_SNAPSHOT)
+    if (call->op == ATOLL_OP_CREATE || call->op == ATOLL_OP_SNAPSHOT ||
+        call->op == ATOLL_OP_SNAPSHOT_LAYER)
         /* A fair share for each tenant: creates may take minutes. */
         w->job.owner = call->spec.tenant;
     atoll_buf_init(&w->said, SAID_MAX);

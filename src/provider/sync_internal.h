@@ -49,6 +49,7 @@ struct atoll_sync_work {
     struct atoll_provider_inspection inspection;
     struct atoll_provider_stats stats;
     struct atoll_provider_image made;
+    struct atoll_provider_layer layer;
     char detail[200];
     const char *too_many; /* text: a list is longer than we keep */
     int result;

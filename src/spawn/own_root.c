@@ -39,13 +39,14 @@ static int fill(int root, struct atoll_error *err)
     return 0;
 }
 
-static int show_above(int root, struct atoll_error *err)
+static int show_above(struct atoll_spawn_host *host, int root, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
     int r;
 
     if (access("above", F_OK) < 0)
         return 0;
+    host->below = true;
     tree = atoll_mnt_clone(AT_FDCWD, "..", false);
     r = tree < 0 ? tree : atoll_mnt_attach(tree, root, "state/above");
     return r < 0 ? atoll_fail_errno(err, -r, "show the directory above") : 0;
@@ -69,7 +70,7 @@ int atoll_own_root(struct atoll_spawn_host *host, struct atoll_error *err)
     if (r == 0)
         r = atoll_folders_show(&host->folders, root, err);
     if (r == 0)
-        r = show_above(root, err);
+        r = show_above(host, root, err);
     if (r < 0)
         return r;
     r = atoll_sys_pivot_root(root);

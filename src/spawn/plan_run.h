@@ -27,6 +27,7 @@ struct atoll_spawn_host {
     int shared_fd;               /* with root: /run/atoll of the host */
     int packages_fd;             /* the host's package database, if it is of a known kind */
     struct atoll_spare *spare;   /* with root: namespaces of the next sandbox */
+    bool below; /* state/above is the state directory of the native instance (own_root.h) */
     struct atoll_cgroups cgroups;
     bool network;                       /* sandboxes can have a network */
     struct atoll_spawn_folders folders; /* of the host, that sandboxes may mount */
@@ -117,6 +118,8 @@ int atoll_disk_mount_kept(const struct atoll_spawn_host *host, const char *id) A
 
 /* steps_root.c: detaches the mount of all layers; overlays keep those that they use. */
 int atoll_root_drop_layers(struct atoll_plan_run *b, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* steps_root.c: sends the top of the disk to spawn, for snapshots. The current directory is the top. */
+int atoll_root_hand_out_disk(struct atoll_plan_run *b, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* steps_bind.c: opens a mount point in the root of a builder (O_PATH). Links in the path are followed as
  * inside. Missing parts are made, and noted in ATOLL_DISK_POINTS. */
@@ -139,7 +142,7 @@ int atoll_self_die_with_spawn(struct atoll_plan_run *b, struct atoll_error *err)
 int atoll_self_silence_stdio(void) ATOLL_MUST_CHECK;
 
 /* The new process sends this to status_fd once, when the agent is ready or a step failed; before, NETWORK
- * sends it with its two sockets, and PIVOT with the top of the disk. */
+ * sends it with its two sockets, and PIVOT or RUNSC with the top of the disk. */
 struct atoll_plan_run_status {
     uint32_t step; /* index in the plan */
     uint32_t op;

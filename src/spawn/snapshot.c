@@ -273,7 +273,8 @@ static int start(struct snapshot *s, const struct sandbox *box,
                  const struct atoll_sm_snapshot *want, int peer)
 {
     const struct atoll_spawn_host *host = s->all->host;
-    bool moves = box && box->state == SANDBOX_RUNNING && !box->frozen;
+    bool moves = box && box->state == SANDBOX_RUNNING && !box->frozen && !box->saved;
+    bool has_range = box && box->ids.mode == ATOLL_IDS_RANGE;
     const struct atoll_snapshot_work work = {
         .host = host,
         .disk_fd = box ? box->disk_fd : ATOLL_NO_FD,
@@ -281,7 +282,9 @@ static int start(struct snapshot *s, const struct sandbox *box,
         .moves = moves,
         .small = moves && atoll_disk_pool_has_little(host, s->id),
         .userxattr = want->userxattr,
-        .outside = host->root ? want->outside : 0,
+        .outside = has_range    ? box->ids.outside
+                   : host->root ? want->outside
+                                : 0,
         .layer_base = host->root ? want->layer_base : 0,
         .id = s->id,
         .layer = s->layer,
@@ -315,7 +318,7 @@ static int check(const struct atoll_sandboxes *all, const struct sandbox *box,
     if (find(all, want->id))
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
                           "another snapshot of sandbox %s is being made", want->id);
-    if (box && (box->state != SANDBOX_RUNNING || box->freeze_request))
+    if (box && (box->state != SANDBOX_RUNNING || box->freeze_request || box->save_request))
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EAGAIN,
                           "sandbox %s is not running; try again", want->id);
     if (box && box->disk_fd < 0)

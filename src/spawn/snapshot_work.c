@@ -17,9 +17,12 @@
 /* What plans put into the writable layer of every sandbox. The directories that they make there are
  * kept: a plan on a stack makes them again. */
 #define NAMES "etc/hosts", "etc/hostname", "etc/resolv.conf"
-static const char *const skip_root[] = {NAMES, "usr/share/atoll", "usr/lib/atoll", NULL};
-/* On the host template, /usr is an overlay of its own. */
-static const char *const skip_host_root[] = {NAMES, "usr", NULL};
+#define TOOLS "usr/share/atoll", "usr/lib/atoll"
+/* What only plans of gVisor make: see atoll_plan_build_runsc(). */
+#define OF_RUNSC "etc/ld.so.preload", "tmp/.X11-unix"
+/* The second of each for gVisor. On the host template, /usr is an overlay of its own. */
+static const char *const skip_root[2][8] = {{NAMES, TOOLS}, {NAMES, TOOLS, OF_RUNSC}};
+static const char *const skip_host_root[2][7] = {{NAMES, "usr"}, {NAMES, "usr", OF_RUNSC}};
 static const char *const skip_usr[] = {"share/atoll", "lib/atoll", NULL};
 
 /* Address space of the process. Its tables and the paths of directories to visit take less; a tree with an
@@ -73,6 +76,7 @@ static int open_usr(struct job *j)
 
 static int open_job(struct job *j)
 {
+    bool below = j->w->host->below;
     int r = make_layer(j);
 
     j->disk_fd = j->w->disk_fd;
@@ -85,7 +89,8 @@ static int open_job(struct job *j)
     j->usr_from = atoll_paths_open(j->disk_fd, "u.usr", O_RDONLY | O_DIRECTORY);
     if (j->usr_from < 0 && j->usr_from != -ENOENT)
         return j->usr_from;
-    j->root = make_copy(j, j->root_fd, j->layer_fd, j->usr_from < 0 ? skip_root : skip_host_root);
+    j->root = make_copy(j, j->root_fd, j->layer_fd,
+                        j->usr_from < 0 ? skip_root[below] : skip_host_root[below]);
     r = j->usr_from < 0 ? 0 : open_usr(j);
     if (r == 0 && j->usr_from >= 0)
         j->usr = make_copy(j, j->usr_from, j->usr_to, skip_usr);
@@ -161,16 +166,24 @@ static int copy(struct job *j)
     return r;
 }
 
+/* A rename does not cross mounts. Below another instance, whose layers these are, both directories are part of
+ * the mount that shows its state directory. */
 static int keep(const struct job *j)
 {
     const struct atoll_spawn_host *host = j->w->host;
-    char name[48];
+    ATOLL_AUTOCLOSE int state =
+        atoll_paths_open(host->state_fd, host->below ? "above" : ".", O_PATH | O_DIRECTORY);
+    char from[80], to[80];
     int r;
 
-    atoll_commit_remove_tools(host->state_fd, j->layer_fd);
+    if (state < 0)
+        return state;
+    atoll_commit_remove_tools(state, j->layer_fd);
     r = -atoll_fault("spawn.snapshot_rename");
-    (void)snprintf(name, sizeof(name), "%s." ATOLL_SNAPSHOT_SUFFIX, j->w->id);
-    if (r == 0 && renameat(host->sandboxes_fd, name, host->layers_fd, j->w->layer) < 0)
+    (void)snprintf(from, sizeof(from), "%ssandboxes/%s." ATOLL_SNAPSHOT_SUFFIX,
+                   host->below ? ATOLL_BELOW_GVISOR "/" : "", j->w->id);
+    (void)snprintf(to, sizeof(to), "layers/%s", j->w->layer);
+    if (r == 0 && renameat(state, from, state, to) < 0)
         r = -errno;
     return r;
 }

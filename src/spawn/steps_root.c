@@ -395,8 +395,8 @@ static int show_host_files(struct atoll_plan_run *b, struct atoll_error *err)
     return r < 0 ? atoll_fail_errno(err, -r, "bind /tmp") : 0;
 }
 
-/* The current directory is the top of the disk, which no path reaches after the pivot. */
-static int hand_out_disk(struct atoll_plan_run *b, struct atoll_error *err)
+/* The current directory is the top of the disk, which no path reaches from spawn's mount namespace. */
+int atoll_root_hand_out_disk(struct atoll_plan_run *b, struct atoll_error *err)
 {
     const struct atoll_plan_run_status disk = {.op = ATOLL_PLAN_PIVOT};
     ATOLL_AUTOCLOSE int top = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -411,7 +411,7 @@ int atoll_step_pivot(struct atoll_plan_run *b, const void *step, struct atoll_er
     int r;
 
     (void)step;
-    if (hand_out_disk(b, err) < 0)
+    if (atoll_root_hand_out_disk(b, err) < 0)
         return -EIO;
     if (b->cow_disk && atoll_disk_pool_limit(b, err) < 0)
         return -EIO;

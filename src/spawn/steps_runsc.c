@@ -182,6 +182,8 @@ int atoll_step_runsc(struct atoll_plan_run *b, const void *step, struct atoll_er
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "there is no root yet");
     if (r == 0 && want->network && !b->new_network) /* it would have the host's network */
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "no network namespace");
+    if (r == 0)
+        r = atoll_root_hand_out_disk(b, err);
     if (r == 0) /* the bundle is shown to runsc, with its mounts */
         r = atoll_root_drop_layers(b, err);
     if (r == 0)

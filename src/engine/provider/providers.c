@@ -426,11 +426,12 @@ const char *atoll_providers_file(const struct atoll_engine *engine)
 bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll_provider_view *ret)
 {
     struct atoll_provider_entry *entry = *pos < engine->entry_count ? engine->entries[*pos] : NULL;
-    const struct atoll_provider_caps *caps;
+    const struct atoll_provider_caps *caps, *builder;
     size_t count;
 
     if (!entry)
         return false;
+    builder = engine->builder->provider->ops->caps(engine->builder->provider);
     judge(entry); /* a backoff may have ended */
     count = atoll_provider_entry_count_sandboxes(entry);
     caps = entry->provider->ops->caps(entry->provider);
@@ -447,7 +448,7 @@ bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll
         .templates = caps->templates,
         .images = caps->images || caps->stacks,
         .builds = caps->builds,
-        .snapshots = caps->snapshots || caps->snapshot_layers,
+        .snapshots = caps->snapshots || (caps->snapshot_layers && builder->layers),
         .volumes = caps->volumes,
         .policies = caps->policies || (caps->sockets && entry->engine->network->program),
         .pause = caps->pause,

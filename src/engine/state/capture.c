@@ -40,6 +40,20 @@ static bool makes_layers(const struct atoll_sandbox *s)
     return s->provider->ops->caps(s->provider)->snapshot_layers;
 }
 
+/* The builder removes layers that are not used any more. */
+static int check_builder(const struct atoll_sandbox *s, struct atoll_error *err)
+{
+    struct atoll_provider *builder = s->engine->builder->provider;
+
+    if (!makes_layers(s) || builder->ops->caps(builder)->layers)
+        return 0;
+    return atoll_fail(
+        err, ATOLL_ERR_FAILED_PRECONDITION, ENOTSUP,
+        "snapshots and forks at provider %s are layers, which the provider native keeps; "
+        "enable it in providers.yaml",
+        s->provider->ops->name);
+}
+
 size_t atoll_captures_count(struct atoll_engine *engine, const char *tenant, const char *source)
 {
     size_t n = 0;
@@ -67,8 +81,10 @@ int atoll_capture_check(struct atoll_sandbox *s, struct atoll_error *err)
 {
     bool rests = s->phase == ATOLL_PHASE_PAUSED || s->phase == ATOLL_PHASE_STOPPED;
     struct atoll_sandbox *running;
-    int r = 0;
+    int r = check_builder(s, err);
 
+    if (r < 0)
+        return r;
     if (s->snapping)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
                           "another snapshot of sandbox %s is being made", s->spec.id);

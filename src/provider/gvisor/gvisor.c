@@ -360,6 +360,7 @@ static const struct atoll_sync_ops gvisor_ops = {
     .pause = pause_sandbox,
     .reclaim = reclaim,
     .save = save,
+    .snapshot_layer = atoll_gvisor_snapshot_layer,
     .resume = resume_sandbox,
     .set_limits = set_limits,
     .stats = stats,
@@ -470,6 +471,7 @@ static int connect_spawn(struct atoll_gvisor *g, const char *program_dir, struct
         return atoll_fail_errno(err, -r, "cgroups");
     g->ops.caps.pause = atoll_cgroups_can_freeze(&g->cgroups);
     g->ops.caps.save = g->link.info.saves;
+    g->ops.caps.snapshot_layers = g->link.info.snapshots && g->ops.caps.pause;
     g->ops.caps.reclaim = g->link.info.reclaims;
     g->ops.caps.stats = g->cgroups.version != 0;
     g->ops.caps.sockets = g->link.info.network;
@@ -494,6 +496,7 @@ int atoll_gvisor_provider_new(const struct atoll_gvisor_config *config,
     (void)pthread_mutex_init(&g->link.lock, NULL);
     (void)pthread_mutex_init(&g->link.keeper_lock, NULL);
     g->link.keeper_fd = ATOLL_NO_FD;
+    atoll_list_init(&g->link.apart);
     if (geteuid() != 0)
         r = atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM,
                        "provider gvisor needs atolld to run as root");

@@ -1,5 +1,6 @@
 #pragma once
 #include <pthread.h>
+#include "base/list.h"
 #include "proto/spawn_proto.h"
 #include "provider/gvisor/gvisor.h"
 #include "provider/id_pool.h"
@@ -16,7 +17,8 @@ struct atoll_gvisor_exit {
     struct atoll_provider_exit exit;
 };
 
-/* The connection to atoll-spawn. One request at a time: the caller holds the lock meanwhile. */
+/* The connection to atoll-spawn. One request at a time, except those that take long: the caller holds the
+ * lock meanwhile. */
 struct atoll_gvisor_link {
     pthread_mutex_t lock;
     const char *state_dir; /* the provider's directory */
@@ -29,6 +31,7 @@ struct atoll_gvisor_link {
     int keeper_fd; /* owned; ATOLL_NO_FD: not connected */
     struct atoll_channel channel;
     uint32_t last_id;
+    struct atoll_list apart; /* requests of atoll_gvisor_ask_apart() */
     struct atoll_gvisor_exit exits[ATOLL_GVISOR_EXITS_MAX]; /* ring buffer */
     size_t exit_next;
 };
@@ -69,6 +72,12 @@ int atoll_gvisor_ask(struct atoll_gvisor_link *link, const struct atoll_sync_cal
                      uint16_t type, const struct atoll_msg_desc *desc, const void *msg,
                      void (*part)(void *arg, struct atoll_frame *frame), void *arg,
                      struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The same for a request that may take minutes: others are served meanwhile. part may be called on any worker,
+ * with the lock held, until this returns. */
+int atoll_gvisor_ask_apart(struct atoll_gvisor_link *link, const struct atoll_sync_call *call,
+                           uint16_t type, const struct atoll_msg_desc *desc, const void *msg,
+                           void (*part)(void *arg, struct atoll_frame *frame), void *arg,
+                           struct atoll_error *err) ATOLL_MUST_CHECK;
 /* CREATE, only by the atoll-spawn of that life; UNAVAILABLE if another one runs. */
 int atoll_gvisor_ask_create(struct atoll_gvisor_link *link, const struct atoll_sync_call *call,
                             unsigned life, const struct atoll_sm_create *msg,
@@ -97,6 +106,12 @@ int atoll_gvisor_range_take(struct atoll_gvisor *g, struct atoll_spec *spec,
 struct atoll_gvisor_range atoll_gvisor_range_of(struct atoll_gvisor *g, const char *id);
 /* Gives a range back. Ignores one that is not ours, or that of an atoll-spawn that has ended. */
 void atoll_gvisor_range_give(struct atoll_gvisor *g, const struct atoll_gvisor_range *range);
+
+/* snapshot.c */
+int atoll_gvisor_snapshot_layer(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                                const struct atoll_spec *spec, const char *layer,
+                                struct atoll_provider_layer *ret,
+                                struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* start.c */
 /* After a resume: if the sandbox was restored from disk, waits until its agent listens, and removes what was

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/clock.h"
 #include "base/text.h"
 #include "provider/gvisor/gvisor_internal.h"
@@ -14,6 +15,7 @@
 
 #define OUT_MAX (512 * 1024)
 #define POLL_MS 100
+#define APART_US 3000 /* between looks for the answer to a request that takes long */
 
 static void set_keeper(struct atoll_gvisor_link *link, int fd)
 {
@@ -65,6 +67,7 @@ void atoll_gvisor_link_close(struct atoll_gvisor_link *link)
 }
 
 struct asking {
+    struct atoll_list node; /* in link->apart */
     struct atoll_gvisor_link *link;
     uint32_t id;
     unsigned life; /* life it is for; 0: any */
@@ -90,12 +93,26 @@ static int note_exit(struct atoll_gvisor_link *link, const struct atoll_frame *f
     return 0;
 }
 
-/* Ignores answers to requests that timed out. */
-static int take_frame(struct asking *a, struct atoll_frame *frame)
+static struct asking *find(struct asking *reader, uint32_t id)
 {
+    if (id == reader->id)
+        return reader;
+    ATOLL_LIST_FOREACH (&reader->link->apart, node) {
+        struct asking *a = ATOLL_CONTAINER_OF(node, struct asking, node);
+        if (a->id == id)
+            return a;
+    }
+    return NULL;
+}
+
+/* Ignores answers to requests that timed out. */
+static int take_frame(struct asking *reader, struct atoll_frame *frame)
+{
+    struct asking *a = find(reader, frame->id);
+
     if (frame->type == ATOLL_SPAWN_EXITED)
-        return note_exit(a->link, frame);
-    if (frame->id != a->id)
+        return note_exit(reader->link, frame);
+    if (!a)
         return 0;
     if (frame->type == ATOLL_SPAWN_ERROR) {
         struct atoll_error why;
@@ -142,8 +159,20 @@ static int exchange(struct asking *a, const struct atoll_sync_call *call)
     return r < 0 ? r : 0;
 }
 
-static int ask_locked(struct asking *a, const struct atoll_sync_call *call, uint16_t type,
-                      const struct atoll_msg_desc *desc, const void *msg)
+static int gone(struct asking *a)
+{
+    return atoll_fail(a->err, ATOLL_ERR_UNAVAILABLE, EPIPE, "atoll-spawn of gVisor is gone");
+}
+
+static int too_late(struct asking *a)
+{
+    return atoll_fail(a->err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+                      "atoll-spawn of gVisor did not answer in time");
+}
+
+/* Connects again if need be, and queues the request. */
+static int begin(struct asking *a, uint16_t type, const struct atoll_msg_desc *desc,
+                 const void *msg)
 {
     struct atoll_gvisor_link *link = a->link;
     int r;
@@ -154,30 +183,51 @@ static int ask_locked(struct asking *a, const struct atoll_sync_call *call, uint
     if (a->life && a->life != link->lives)
         return atoll_fail(a->err, ATOLL_ERR_UNAVAILABLE, EPIPE,
                           "atoll-spawn of gVisor died during the request");
+    a->life = link->lives;
     a->id = ++link->last_id ? link->last_id : ++link->last_id;
     r = atoll_channel_send(&link->channel, type, a->id, desc, msg, NULL, 0);
-    if (r == 0)
-        r = exchange(a, call);
-    if (r == -ETIMEDOUT)
-        return atoll_fail(a->err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                          "atoll-spawn of gVisor did not answer in time");
     if (r < 0) {
         atoll_gvisor_link_close(link);
-        return atoll_fail(a->err, ATOLL_ERR_UNAVAILABLE, -r, "atoll-spawn of gVisor is gone");
+        return gone(a);
+    }
+    return 0;
+}
+
+static int ask_locked(struct asking *a, const struct atoll_sync_call *call, uint16_t type,
+                      const struct atoll_msg_desc *desc, const void *msg)
+{
+    int r = begin(a, type, desc, msg);
+
+    if (r < 0)
+        return r;
+    r = exchange(a, call);
+    if (r == -ETIMEDOUT)
+        return too_late(a);
+    if (r < 0) {
+        atoll_gvisor_link_close(a->link);
+        return gone(a);
     }
     return a->result;
+}
+
+static int lock(struct asking *a, const struct atoll_sync_call *call)
+{
+    struct timespec until = {.tv_sec = call->deadline_ms / 1000,
+                             .tv_nsec = (long)(call->deadline_ms % 1000) * 1000000};
+
+    if (pthread_mutex_clocklock(&a->link->lock, CLOCK_MONOTONIC, &until) != 0)
+        return atoll_fail(a->err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+                          "atoll-spawn of gVisor is busy");
+    return 0;
 }
 
 static int ask(struct asking *a, const struct atoll_sync_call *call, uint16_t type,
                const struct atoll_msg_desc *desc, const void *msg)
 {
-    struct timespec until = {.tv_sec = call->deadline_ms / 1000,
-                             .tv_nsec = (long)(call->deadline_ms % 1000) * 1000000};
-    int r;
+    int r = lock(a, call);
 
-    if (pthread_mutex_clocklock(&a->link->lock, CLOCK_MONOTONIC, &until) != 0)
-        return atoll_fail(a->err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                          "atoll-spawn of gVisor is busy");
+    if (r < 0)
+        return r;
     r = ask_locked(a, call, type, desc, msg);
     (void)pthread_mutex_unlock(&a->link->lock);
     return r;
@@ -190,6 +240,57 @@ int atoll_gvisor_ask(struct atoll_gvisor_link *link, const struct atoll_sync_cal
 {
     return ask(&(struct asking){.link = link, .part = part, .arg = arg, .err = err}, call, type,
                desc, msg);
+}
+
+/* Reads what has come, for all requests. 1: this one is answered. */
+static int look(struct asking *a, const struct atoll_sync_call *call)
+{
+    struct atoll_gvisor_link *link = a->link;
+    struct pollfd p = {.events = POLLIN};
+    int r = 0;
+
+    if (!a->answered && (!link->open || link->lives != a->life))
+        return gone(a);
+    p.fd = link->channel.fd;
+    if (!a->answered)
+        r = atoll_channel_flush(&link->channel);
+    if (r >= 0 && !a->answered && poll(&p, 1, 0) > 0)
+        r = atoll_channel_receive(&link->channel, on_frame, a);
+    if (r < 0) {
+        atoll_gvisor_link_close(link);
+        return gone(a);
+    }
+    if (!a->answered && atoll_sync_cancelled(call))
+        return atoll_fail(a->err, ATOLL_ERR_ABORTED, ECANCELED, "the request was cancelled");
+    if (!a->answered && atoll_sync_left_ms(call) == 0)
+        return too_late(a);
+    return a->answered;
+}
+
+int atoll_gvisor_ask_apart(struct atoll_gvisor_link *link, const struct atoll_sync_call *call,
+                           uint16_t type, const struct atoll_msg_desc *desc, const void *msg,
+                           void (*part)(void *arg, struct atoll_frame *frame), void *arg,
+                           struct atoll_error *err)
+{
+    struct asking a = {.link = link, .part = part, .arg = arg, .err = err};
+    int r = lock(&a, call);
+
+    if (r < 0)
+        return r;
+    r = begin(&a, type, desc, msg);
+    if (r < 0) {
+        (void)pthread_mutex_unlock(&link->lock);
+        return r;
+    }
+    atoll_list_push_back(&link->apart, &a.node);
+    while ((r = look(&a, call)) == 0) {
+        (void)pthread_mutex_unlock(&link->lock);
+        (void)usleep(APART_US);
+        (void)pthread_mutex_lock(&link->lock);
+    }
+    atoll_list_remove(&a.node);
+    (void)pthread_mutex_unlock(&link->lock);
+    return r < 0 ? r : a.result;
 }
 
 int atoll_gvisor_ask_create(struct atoll_gvisor_link *link, const struct atoll_sync_call *call,
