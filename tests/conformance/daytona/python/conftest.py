@@ -4,12 +4,24 @@ import contextlib
 import uuid
 
 import pytest
-from daytona import CreateSandboxFromSnapshotParams, Daytona
+from both import blocking
+from daytona import AsyncDaytona, CreateSandboxFromSnapshotParams, Daytona
 
 
 @pytest.fixture(scope="session")
 def daytona():
     return Daytona()
+
+
+@pytest.fixture(scope="session", params=["synchronous", "asynchronous"])
+def client(request, daytona):
+    """Either client, used in the same way."""
+    if request.param == "synchronous":
+        yield daytona
+        return
+    made, close = blocking(AsyncDaytona)
+    yield made
+    close()
 
 
 @pytest.fixture
