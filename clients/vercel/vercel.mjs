@@ -2,8 +2,8 @@
 //
 //   ATOLL_URL=http://127.0.0.1:8000 ATOLL_API_KEY=… node --import …/vercel.mjs app.js
 //
-// The SDK has the address of its service as a constant. This file replaces fetch() and requests of the
-// modules http and https for these hosts only:
+// The SDK has the address of its service as a constant. This file replaces fetch(), the global WebSocket and
+// requests of the modules http and https for these hosts only:
 //
 //   vercel.com/api/…, api.vercel.com/…   the API: goes to ATOLL_URL/vercel/api/…, with ATOLL_API_KEY as
 //                                        the bearer where that is set
@@ -108,6 +108,45 @@ function replaceRequest(atoll, key) {
   syncBuiltinESMExports()
 }
 
+// The class of the global WebSocket, which Node loads when it is used first. It takes headers, other than that of
+// browsers; as the module undici calls it.
+function replaceWebSocket(atoll, key) {
+  const found = Object.getOwnPropertyDescriptor(globalThis, 'WebSocket')
+  if (!found?.configurable) return // Node has had one since version 22, and 20 has with --experimental-websocket
+  const make = (Original) => class WebSocket extends Original {
+    constructor(url, options) {
+      let to
+      try {
+        to = redirect(new URL(url), atoll, key)
+      } catch {
+        to = undefined // not a URL: the class says so
+      }
+      if (!to) {
+        super(url, options)
+        return
+      }
+      const given = typeof options === 'string' || Array.isArray(options) ? { protocols: options } : options
+      const headers = new Headers(given?.headers)
+      for (const [name, value] of Object.entries(to.headers)) headers.set(name, value)
+      to.url.protocol = to.url.protocol === 'http:' ? 'ws:' : 'wss:'
+      super(to.url, { ...given, headers })
+    }
+  }
+  const define = (value) => Object.defineProperty(globalThis, 'WebSocket',
+    { configurable: true, enumerable: found.enumerable, writable: true, value })
+  Object.defineProperty(globalThis, 'WebSocket', {
+    configurable: true,
+    enumerable: found.enumerable,
+    get() {
+      const original = found.get ? found.get.call(globalThis) : found.value // Node's getter defines the property anew
+      const made = original && make(original)
+      define(made)
+      return made
+    },
+    set: define,
+  })
+}
+
 // Not signed, and valid until the year 2100.
 function offerToken({ ATOLL_API_KEY, VERCEL_TOKEN, VERCEL_TEAM_ID = 'team_atoll', VERCEL_PROJECT_ID = 'prj_atoll' }) {
   const key = ATOLL_API_KEY || VERCEL_TOKEN
@@ -121,4 +160,5 @@ if (/^https?:\/\//.test(ATOLL_URL ?? '')) {
   offerToken(process.env)
   replaceFetch(ATOLL_URL, ATOLL_API_KEY)
   replaceRequest(ATOLL_URL, ATOLL_API_KEY)
+  replaceWebSocket(ATOLL_URL, ATOLL_API_KEY)
 }

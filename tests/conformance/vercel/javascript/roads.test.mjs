@@ -30,13 +30,51 @@ describe('roads', () => {
     })
   }
 
-  test('the fetch parameter', async () => {
+  for (const sdk of ['@vercel/sandbox', 'vercel-sandbox-2', 'vercel-sandbox-1']) test(`${sdk}: the fetch parameter`, async () => {
     const ended = await script(`
-      import { Sandbox } from '@vercel/sandbox'
+      import { Sandbox } from '${sdk}'
       const toAtoll = (url, init) => fetch(String(url).replace('https://vercel.com', process.env.WHERE + '/vercel'), init)
       const sandbox = await Sandbox.create({ fetch: toAtoll, ...${JSON.stringify(CREDENTIALS)} }); ${WORK}`,
     { ...without('NODE_OPTIONS', 'ATOLL_URL', 'ATOLL_API_KEY'), WHERE: process.env.ATOLL_URL })
     assert.equal(ended.stdout.trim(), 'hello', ended.stderr)
+  })
+
+  test('the preload file: a WebSocket to a port', async () => {
+    // It answers with the subprotocol, and says the path.
+    const server = `
+import base64, hashlib, socket
+listening = socket.create_server(("0.0.0.0", 3000))
+while True:
+    client = listening.accept()[0]
+    head = client.recv(65536).decode()
+    lines = dict(line.lower().split(": ", 1) if i else ("", line) for i, line in enumerate(head.split("\\r\\n")) if not i or ": " in line)
+    keys = [line.split(": ")[1] for line in head.split("\\r\\n") if line.lower().startswith("sec-websocket-key: ")]
+    if not keys:
+        client.close()
+        continue
+    accept = base64.b64encode(hashlib.sha1((keys[0] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()).decode()
+    chosen = lines.get("sec-websocket-protocol")
+    more = f"Sec-WebSocket-Protocol: {chosen}\\r\\n" if chosen else ""
+    client.sendall(f"HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\nSec-WebSocket-Accept: {accept}\\r\\n{more}\\r\\n".encode())
+    said = lines[""].split()[1].encode()
+    client.sendall(bytes([0x81, len(said)]) + said)
+`
+    const ended = await script(`
+      import { Sandbox } from '@vercel/sandbox'
+      const sandbox = await Sandbox.create({ ports: [3000] })
+      await sandbox.writeFiles([{ path: 'server.py', content: Buffer.from(${JSON.stringify(server)}) }])
+      await sandbox.runCommand({ cmd: 'python3', args: ['server.py'], detached: true })
+      const open = (protocols) => new Promise((resolve) => {
+        const socket = new WebSocket(sandbox.domain(3000).replace('https:', 'wss:') + '/path?x=1', protocols)
+        socket.onmessage = (event) => { resolve([event.data, socket.protocol, socket instanceof WebSocket]); socket.close() }
+        socket.onerror = () => resolve(undefined)
+      })
+      let answer
+      for (let i = 0; i < 100 && !answer; i++) answer = await open() ?? await new Promise((resolve) => setTimeout(resolve, 50))
+      console.log(JSON.stringify([answer, await open(['one'])]))
+      await sandbox.stop()
+      process.exit()`, process.env, ...(process.allowedNodeEnvironmentFlags.has('--experimental-websocket') ? ['--experimental-websocket'] : []))
+    assert.deepEqual(JSON.parse(ended.stdout || 'null'), [['/path?x=1', '', true], ['/path?x=1', 'one', true]], ended.stderr)
   })
 
   test('a wrong key is explained', async () => {
