@@ -115,7 +115,7 @@ def test_lists_have_filters_and_pages(rest):
 
 
 def test_snapshots_and_forks(rest):
-    made = create(rest, name="source", resources={"vcpus": 1}, tags={"kind": "source"}, env={"A": "b"})
+    made = create(rest, name="source", runtime="node22", resources={"vcpus": 1}, tags={"kind": "source"}, env={"A": "b"})
     run(rest, made, "echo one >file")
     taken = rest.post(f"{V2}/sessions/{made['session']['id']}/snapshot", {"expiration": 86400000}).json
     snapshot = taken["snapshot"]
@@ -131,6 +131,7 @@ def test_snapshots_and_forks(rest):
     assert run(rest, fork, "cat file; echo $A") == "one\nb\n"
     other = create(rest, source={"type": "snapshot", "snapshotId": snapshot["id"]})
     assert run(rest, other, "cat file; id -un") == "one\nvercel-sandbox\n"
+    assert other["session"]["runtime"] == other["sandbox"]["runtime"] == "node22"
     second = rest.post(f"{V2}/sessions/{again['session']['id']}/snapshot", {"expiration": 2**63 - 1}).json["snapshot"]
     assert second["expiresAt"] > snapshot["expiresAt"]
     assert second["parentId"] == snapshot["id"]
@@ -148,8 +149,14 @@ def test_snapshots_and_forks(rest):
     assert error_of(rest.get(f"{V2}/source?resume=true")) == (410, "snapshot_not_found")
     assert error_of(rest.post(V2, {"source": {"type": "snapshot", "snapshotId": second["id"]}})) == (
         410, "snapshot_not_found")
-    for name in ("forked", other["sandbox"]["name"], "source"):
+    for name in ("forked", other["sandbox"]["name"]):
         assert rest.delete(f"{V2}/{name}?deleteOrphanSnapshots=true").status == 200
+    assert rest.delete(f"{V2}/source").status == 200
+    # What the sandbox of a snapshot was made from is not known any more: clients need a runtime all the same.
+    other = create(rest, source={"type": "snapshot", "snapshotId": snapshot["id"]})
+    assert other["session"]["runtime"] == "node24"
+    assert rest.delete(f"{V2}/{other['sandbox']['name']}").status == 200
+    assert rest.delete(f"{V2}/snapshots/{snapshot['id']}").status == 200
     assert rest.get(f"{V2}/snapshots/{snapshot['id']}").status == 404
 
 

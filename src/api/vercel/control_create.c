@@ -4,10 +4,12 @@
  */
 #include "api/vercel/control_create.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "api/kit/metadata.h"
 #include "api/kit/network_mode.h"
 #include "api/repeats.h"
+#include "api/vercel/snapshots.h"
 #include "base/rand.h"
 #include "base/text.h"
 #include "engine/json_memory.h"
@@ -193,6 +195,32 @@ static int choose_runtime(const struct atoll_api_call *call, struct atoll_vercel
                       name);
 }
 
+/* What is in a snapshot, as long as the sandbox that it is of exists. */
+static int inherit(const struct atoll_api_call *call, struct atoll_vercel_create *q,
+                   struct atoll_body *body, struct atoll_error *err)
+{
+    struct atoll_template_view t;
+    struct atoll_vercel_box box;
+    char *runtime, *image;
+
+    if (q->runtime || q->image || !atoll_vercel_snapshot_find(call, q->snapshot, &t) ||
+        !atoll_vercel_box_get(call->engine, t.sandbox_id, &box))
+        return 0;
+    runtime = strdup(atoll_fact_text(box.facts, "runtime"));
+    image = strdup(atoll_fact_text(box.facts, "image"));
+    atoll_vercel_box_done(&box);
+    if (!runtime || !image) {
+        free(runtime);
+        free(image);
+        return atoll_fields_no_memory(err);
+    }
+    atoll_body_take(body, runtime);
+    atoll_body_take(body, image);
+    q->runtime = *runtime ? runtime : NULL;
+    q->image = *image ? image : NULL;
+    return 0;
+}
+
 static int choose_root(const struct atoll_api_call *call, struct atoll_vercel_create *q,
                        struct atoll_body *body, struct atoll_options *o, struct atoll_error *err)
 {
@@ -210,6 +238,7 @@ static int choose_root(const struct atoll_api_call *call, struct atoll_vercel_cr
         if (r == 0) {
             atoll_body_take(body, reference);
             o->template_name = reference;
+            r = inherit(call, q, body, err);
         }
         return r;
     }

@@ -85,6 +85,84 @@ for (const [version, sdk] of Object.entries(NAMED)) {
       await until(async () => (await get(`${web.domain(3000)}/index.html`)) === 'page of the sandbox', 'the page')
     })
 
+    test('settings are changed; a longer timeout is one for the running session', async () => {
+      const changed = await create({ timeout: 300_000, ports: [3000] })
+      await changed.update({ timeout: 360_000, tags: { a: 'b' }, ports: [8080], resources: { vcpus: 1 } })
+      assert.deepEqual([changed.timeout, changed.tags], [360_000, { a: 'b' }])
+      assert.equal(changed.currentSession().timeout, 360_000)
+      assert.match(changed.domain(8080), /^https:\/\/8080-/)
+      await changed.update({ timeout: 300_000 })
+      assert.equal(changed.currentSession().timeout, 360_000)
+    })
+
+    test('a fork has the files and settings of its source', async () => {
+      const source = await create({ tags: { kind: 'source' }, env: { OWN: 'source' } })
+      await source.writeFiles([{ path: 'file', content: Buffer.from('of the source') }])
+      await source.stop()
+      const fork = await Sandbox.fork({ ...CREDENTIALS, sourceSandbox: source.name, timeout: 120_000 })
+      try {
+        assert.deepEqual([fork.tags, fork.timeout, fork.sourceSnapshotId], [{ kind: 'source' }, 120_000, source.currentSnapshotId])
+        assert.equal(await (await fork.runCommand('sh', ['-c', 'cat file; echo " $OWN"'])).stdout(), 'of the source source\n')
+      } finally {
+        await fork.delete()
+      }
+    })
+
+    test('snapshots: taken, found, listed, a root of others, deleted', async () => {
+      const { Snapshot } = sdk
+      const source = await create()
+      await source.writeFiles([{ path: 'file', content: Buffer.from('one') }])
+      const taken = await source.snapshot({ expiration: 86_400_000 })
+      assert.equal(taken.status, 'created')
+      const found = await Snapshot.get({ ...CREDENTIALS, snapshotId: taken.snapshotId })
+      assert.equal(found.sourceSessionId, taken.sourceSessionId)
+      assert.equal(found.expiresAt - found.createdAt > 80_000_000, true)
+      const { snapshots } = await Snapshot.list({ ...CREDENTIALS, name: source.name })
+      assert.deepEqual(snapshots.map((each) => each.id), [taken.snapshotId])
+      const other = await create({ source: { type: 'snapshot', snapshotId: taken.snapshotId } })
+      assert.equal(String(await other.readFileToBuffer({ path: 'file' })), 'one')
+      await assert.rejects(taken.delete(), (error) => error.response.status === 400)
+      await other.delete()
+      await source.delete()
+      await taken.delete()
+      assert.equal(taken.status, 'deleted')
+      await assert.rejects(Sandbox.create({ ...CREDENTIALS, source: { type: 'snapshot', snapshotId: taken.snapshotId } }),
+        (error) => error.response.status === 410)
+    })
+
+    test('users and groups', async () => {
+      const shared = await create()
+      const out = async (who, ...args) => (await (await who.runCommand(...args)).stdout()).trim()
+      const [ann, ben] = [await shared.createUser('ann'), await shared.createUser('ben')]
+      await shared.createGroup('team')
+      for (const user of [ann, ben]) await user.addToGroup('team')
+      assert.equal(await out(ann, 'id', ['-un']), 'ann')
+      assert.match(await out(ben, 'id', ['-Gn']), /\bteam\b/)
+      await ann.writeFiles([{ path: 'note', content: Buffer.from('of ann') }])
+      assert.equal(String(await ann.readFileToBuffer({ path: 'note' })), 'of ann')
+      assert.equal(await out(shared, 'stat', ['-c', '%U', `${ann.homeDir}/note`]), 'ann')
+      await ben.removeFromGroup('team')
+      assert.doesNotMatch(await out(ben, 'id', ['-Gn']), /\bteam\b/)
+      await assert.rejects(shared.createUser('ann'))
+    })
+
+    if (sdk.Drive) test('a drive outlives sandboxes', async () => {
+      const { Drive } = sdk
+      const drive = await Drive.getOrCreate({ ...CREDENTIALS, name: unique() })
+      assert.equal((await Drive.getOrCreate({ ...CREDENTIALS, name: drive.name })).driveId, drive.driveId)
+      const write = await create({ mounts: { '/mnt/data': drive } })
+      assert.equal((await write.runCommand({ cmd: 'sh', args: ['-c', 'echo kept >/mnt/data/f'], sudo: true })).exitCode, 0)
+      await assert.rejects(write.update({ mounts: {} }), (error) => error.response.status === 400)
+      await write.delete()
+      const read = await create({ mounts: { '/mnt/data': { drive: drive.name, mode: 'read-only' } } })
+      assert.equal(await (await read.runCommand('cat', ['/mnt/data/f'])).stdout(), 'kept\n')
+      assert.notEqual((await read.runCommand({ cmd: 'touch', args: ['/mnt/data/g'], sudo: true })).exitCode, 0)
+      const { drives } = await Drive.list({ ...CREDENTIALS })
+      assert.ok(drives.some((each) => each.name === drive.name))
+      await read.delete()
+      await drive.delete()
+    })
+
     test('deleted', async () => {
       const gone = await create()
       await gone.delete()
