@@ -140,6 +140,13 @@ def test_what_cannot_be_pushed(daemon, registry, pulled):
     name = pulled.replace("/", "%2F")
     refused = daemon.atoll("push", "host", f"{registry.host}/x:1")
     assert refused.returncode != 0 and "host's own system" in refused.stderr
+    box = daemon.atoll("create", check=True).stdout.strip()
+    daemon.atoll("snapshot", box, "on-host", check=True)
+    daemon.atoll("rm", box, check=True)
+    for refused in (rest.get("/api/templates/on-host/archive"),
+                    rest.post("/api/templates/on-host/push", {"image": f"{registry.host}/x:1"})):
+        assert refused.status == 409 and "host's own system" in refused.json["error"]["message"]
+    daemon.atoll("template", "rm", "on-host", check=True)
     refused = daemon.atoll("push", pulled, f"{registry.host}/x@sha256:{'0' * 64}")
     assert refused.returncode != 0 and "not to a digest" in refused.stderr
     answer = rest.post(f"/api/templates/{name}/push", {"image": "localhost:1/x:1"})

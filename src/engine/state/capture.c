@@ -245,10 +245,11 @@ static int hold_layers(struct capture *c, const struct atoll_sandbox *s, struct 
     atoll_layer_new_name(c->layer);
     (void)snprintf(stack, sizeof(stack), "%s %s", below, c->layer);
     if (atoll_stack_count(stack) > ATOLL_LAYERS_MAX)
-        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG,
-                          "sandbox %s has %d layers below it, the most there may be: make an image "
-                          "of one layer (`atoll template save`, `atoll template import`)",
-                          s->spec.id, ATOLL_LAYERS_MAX);
+        return atoll_fail(
+            err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG,
+            "sandbox %s has %d layers below it, the most there may be: copy its files "
+            "into a new sandbox (`atoll cp`) and go on there",
+            s->spec.id, ATOLL_LAYERS_MAX);
     r = atoll_layers_hold(c->engine, stack, err);
     if (r < 0)
         return r;
