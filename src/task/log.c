@@ -1,4 +1,5 @@
 #include "base/log.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -61,6 +62,32 @@ void atoll_task_log_remove(struct atoll_tasks *tasks, const char *id)
     (void)unlinkat(tasks->dir_fd, name, 0);
     (void)snprintf(name, sizeof(name), "%s.pr.md", id); /* the text of its pull request */
     (void)unlinkat(tasks->dir_fd, name, 0);
+}
+
+static bool is_left(const struct atoll_tasks *tasks, const char *name)
+{
+    char id[ATOLL_ID_LEN + 1];
+    size_t n = strcspn(name, ".");
+
+    if (n != ATOLL_ID_LEN || (strcmp(name + n, ".log") != 0 && strcmp(name + n, ".pr.md") != 0))
+        return false;
+    (void)snprintf(id, sizeof(id), "%.*s", ATOLL_ID_LEN, name);
+    return !atoll_map_get(&tasks->by_id, id);
+}
+
+void atoll_task_log_sweep(struct atoll_tasks *tasks)
+{
+    int fd = openat(tasks->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir)))
+        if (is_left(tasks, entry->d_name))
+            (void)unlinkat(tasks->dir_fd, entry->d_name, 0);
+    if (dir)
+        (void)closedir(dir);
+    else if (fd >= 0)
+        (void)close(fd);
 }
 
 static void tell(void *arg)

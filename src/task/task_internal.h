@@ -332,6 +332,8 @@ bool atoll_task_key_value(const struct atoll_task *task, const char *name,
 int atoll_task_log_open(struct atoll_task *task, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_task_log_close(struct atoll_task *task);
 void atoll_task_log_remove(struct atoll_tasks *tasks, const char *id);
+/* Removes the files of tasks that are not there: a daemon died while it removed them. */
+void atoll_task_log_sweep(struct atoll_tasks *tasks);
 void atoll_task_log(struct atoll_task *task, const char *level, const char *fmt, ...)
     ATOLL_PRINTF(3, 4);
 /* end: offset behind the bytes in the stream. */

@@ -181,6 +181,8 @@ int atoll_tasks_new(const struct atoll_tasks_config *config, struct atoll_tasks 
     if (r == 0)
         r = atoll_store_each_task(config->store, ATOLL_STORE_TASK, load_row, tasks, err);
     if (r == 0)
+        atoll_task_log_sweep(tasks);
+    if (r == 0)
         r = atoll_oauth_new(tasks, &tasks->oauth, err);
     if (r < 0) {
         (void)atoll_tasks_free(tasks);

@@ -313,6 +313,22 @@ def test_a_killed_daemon_continues(tmp_path):
         assert said(rest, task_id) == ["begun", "run"]
 
 
+def test_files_of_a_removed_task(tmp_path):
+    """A daemon that dies while it removes a task leaves its files to the next one."""
+    with running(BUILD) as daemon:
+        rest = Rest(daemon.socket)
+        task = run(rest, "echo kept")
+        folder = daemon.state / "tasks"
+        left = [folder / f"{'x' * len(task['id'])}{suffix}" for suffix in (".log", ".pr.md")]
+        daemon.process.kill()
+        daemon.process.wait()
+        for path in (*left, folder / "notes.log"):
+            path.write_text("x\n")
+        daemon.start()
+        assert not any(path.exists() for path in left) and (folder / "notes.log").exists()
+        assert said(rest, task["id"]) == ["kept"]
+
+
 def test_the_examples(daemon):
     """Those for other providers say that they are skipped."""
     done = subprocess.run([ROOT / "examples" / "agents" / "run"], env=daemon.env, capture_output=True, text=True,
