@@ -240,6 +240,7 @@ class Walk:
         seen = {}
 
         def calm():
+            self.cancel_abandoned()
             seen.clear()
             seen.update(self.facts())
             return (not {"creating", "stopping", "unreachable"} & set(seen["states"].values())
@@ -249,6 +250,13 @@ class Walk:
         wait_until(calm, PATIENCE, lambda: f"{self.lies(seen)}\nsays {seen}\n"
                                            f"{self.daemon.log_tail()}")
         return dict(seen)
+
+    def cancel_abandoned(self):
+        """Tasks that wait for a repository: the client that was to send it has given up."""
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            for task in self.rest.get("/api/tasks").json["tasks"]:
+                if task["wants_source"]:
+                    self.rest.post(f"/api/tasks/{task['id']}/cancel")
 
     def reaches(self, box):
         with contextlib.suppress(OSError, http.client.HTTPException):
