@@ -162,6 +162,27 @@ def test_forks_and_restores(walled, rest):
     no_layers(walled)
 
 
+def test_merges_of_what_was_written_just_before(walled, rest):
+    """Inside, the times of files are gVisor's; in the layers they are those of the host's file system."""
+    box = Box(rest, provider="gvisor")
+    box.out("echo a > f; mkdir d; echo gone > d/g; seq 20 > list")
+    fork = Fork(box)
+    fork.out("echo b > f; rm -r d; sed -i s/^3$/three/ list")
+    box.out("sed -i s/^17$/seventeen/ list")
+    report = box.post("merge", {"from": [fork.id]}).json
+    assert report["merged"] and report["conflicts"] == [], report
+    assert box.out("cat f; sed -n '3p;17p' list; ls") == "b\nthree\nseventeen\nf\nlist"
+    fork.out("echo theirs > f")
+    box.out("echo ours > f")
+    report = box.post("merge", {"from": [fork.id]}).json
+    assert not report["merged"] and [one["path"] for one in report["conflicts"]] == ["/home/user/f"], report
+    assert box.post("merge", {"from": [fork.id], "prefer": "theirs"}).json["merged"]
+    assert box.out("cat f") == "theirs"
+    for one in (box, fork):
+        one.destroy()
+    no_layers(walled)
+
+
 def test_a_destroy_does_not_wait(walled, rest):
     """The fork is refused, and leaves nothing."""
     box = Box(rest, provider="gvisor")
