@@ -201,6 +201,11 @@ static const struct option {
     {"tool-interceptor", "ATOLL_TOOL_INTERCEPTOR", KIND_PATH, AT(tool_interceptor),
      ATOLL_CONFIG_PATH_MAX, NULL, "FILE",
      "program that decides about every call of a tool, of all tenants (none)"},
+    {"tool-interceptor-seconds", "ATOLL_TOOL_INTERCEPTOR_SECONDS", KIND_COUNT,
+     AT(tool_interceptor_s), 60, "10", "N", "how long it may take, 1 to 60 (10)"},
+    {"tool-interceptor-allow", "ATOLL_TOOL_INTERCEPTOR_ALLOW", KIND_COUNT,
+     AT(tool_interceptor_allow), 1, "0", "0|1",
+     "1: calls go on if it fails or answers wrongly; 0: they are refused (0)"},
     {"webhook-internal", "ATOLL_WEBHOOK_INTERNAL", KIND_TEXT, AT(webhook_internal), 4096, NULL,
      "LIST",
      "servers that webhooks of tenants may reach although their address is not public,\nHOST[:PORT] "

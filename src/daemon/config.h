@@ -61,6 +61,8 @@ struct atoll_config {
     char image_logins[ATOLL_CONFIG_PATH_MAX];       /* "": none */
     uint64_t image_max_bytes;
     char tool_interceptor[ATOLL_CONFIG_PATH_MAX]; /* "": none */
+    uint32_t tool_interceptor_s;                  /* how long it may take; 1 to 60 */
+    uint32_t tool_interceptor_allow;              /* 0 or 1 */
     char webhook_internal[4096];                  /* separated by commas or blanks */
     enum atoll_log_level log_level;
     bool help, version, list_routes, new_secret_key;

@@ -421,6 +421,8 @@ static int open_guard(struct daemon *d, struct atoll_error *err)
         .engine = d->engine,
         .store = d->store,
         .program = d->config.tool_interceptor,
+        .program_timeout_ms = d->config.tool_interceptor_s * 1000,
+        .program_fails_open = d->config.tool_interceptor_allow == 1,
         .internal = d->config.webhook_internal,
     };
 

@@ -78,6 +78,9 @@ int atoll_guard_new(const struct atoll_guard_config *config, struct atoll_guard 
     atoll_list_init(&guard->waiting);
     r = pipe2(guard->cancel_fds, O_CLOEXEC) < 0 ? atoll_fail_errno(err, errno, "pipe of the guard")
                                                 : 0;
+    if (r == 0 && guard->config.program && config->program_timeout_ms == 0)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "the tool interceptor needs at least 1 second for its answer");
     if (r == 0 && guard->config.program && access(guard->config.program, X_OK) < 0)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, errno,
                        "the tool interceptor %.200s cannot be executed: %s", guard->config.program,

@@ -22,6 +22,8 @@ struct atoll_guard_config {
     struct atoll_engine *engine;
     struct atoll_store *store;
     const char *program; /* the operator's interceptor for every call; NULL: none */
+    uint32_t program_timeout_ms;
+    bool program_fails_open; /* calls go on if it fails or answers wrongly */
     const char *
         internal; /* HOST or HOST:PORT, separated by commas or blanks: webhooks may go there although the
                              address is not public; NULL: none */

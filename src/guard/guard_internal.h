@@ -12,7 +12,6 @@
 #define ATOLL_GUARD_WAITING_MAX 512
 #define ATOLL_GUARD_WAITING_TENANT_MAX 64
 #define ATOLL_GUARD_ANSWER_MAX ((size_t)2 * 1024 * 1024) /* of an interceptor */
-#define ATOLL_GUARD_PROGRAM_MS 10000
 
 struct atoll_guard {
     struct atoll_guard_config config; /* strings are owned */

@@ -7,7 +7,7 @@ import json
 import threading
 
 import pytest
-from daemons import BUILD, running, wait_until
+from daemons import BUILD, refusal, running, wait_until
 from listening import listening_daemon
 from mcp_client import Mcp
 from rest import Rest
@@ -287,6 +287,39 @@ elif r["phase"] == "after":
         assert bash(rest, box, "echo a").json["text"] == "A\n"
         assert "the operator says no" in bash(rest, box, "echo forbidden").error["message"]
         assert "exited with status 3" in bash(rest, box, "crash").error["message"]
+
+
+def test_a_program_that_fails(tmp_path):
+    """It has a time, and the operator chooses what happens without its answer."""
+    program = tmp_path / "interceptor"
+    program.write_text("""#!/bin/sh
+case $(cat) in
+*'"phase":"after"'*) ;;
+*forbidden*) echo '{"decision": "deny", "reason": "the operator says no"}' ;;
+*lasting*) exec sleep 1000 ;;
+*nonsense*) echo 'no JSON' ;;
+*crash*) exit 3 ;;
+esac
+""")
+    program.chmod(0o755)
+    failures = {"echo crash": "exited with status 3", "echo nonsense": "not a JSON object", "echo lasting": "did not answer in time"}
+    for allow in ("0", "1"):
+        with running(BUILD, ATOLL_TOOL_INTERCEPTOR=str(program), ATOLL_TOOL_INTERCEPTOR_SECONDS="3",
+                     ATOLL_TOOL_INTERCEPTOR_ALLOW=allow) as daemon:
+            rest = Rest(daemon.socket)
+            box = make(rest)
+            for command, why in failures.items():
+                ran = bash(rest, box, command)
+                if allow == "1":
+                    assert ran.json["text"] == command.removeprefix("echo ") + "\n", ran.body
+                    assert why in daemon.log.read_text()
+                else:
+                    assert ran.status == 403 and why in ran.error["message"], ran.body
+            assert "the operator says no" in bash(rest, box, "echo forbidden").error["message"]
+    command = [str(BUILD / "atolld"), "--state", str(tmp_path / "state"), "--socket", str(tmp_path / "sock"),
+               "--tool-interceptor", str(program), "--tool-interceptor-seconds", "0"]
+    status, words = refusal(command, tmp_path / "said")
+    assert status != 0 and "at least 1 second" in words, words
 
 
 # Records.
