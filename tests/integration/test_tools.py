@@ -4,6 +4,7 @@ import base64
 import concurrent.futures
 import hashlib
 import json
+import subprocess
 
 import pytest
 from daemons import wait_until
@@ -372,6 +373,36 @@ def test_git(mcp):
     empty = run("commit", message="nothing", **who)
     assert empty["isError"] and "nothing to commit" in text_of(empty), empty
     assert mcp.tool("git_status")["isError"]  # the home is no repository
+
+
+# The command line.
+
+@pytest.mark.parametrize("client, member, file", [("claude", "mcpServers", ".mcp.json"), ("cursor", "mcpServers", ".cursor/mcp.json"),
+                                                  ("vscode", "servers", ".vscode/mcp.json")])
+def test_the_configuration_of_a_client(daemon, tmp_path, client, member, file):
+    """It is printed, no file is touched; and the server that it names answers."""
+    given = tmp_path / file
+    given.parent.mkdir(exist_ok=True)
+    given.write_text("not mine")
+    said = subprocess.run([daemon.build / "atoll", "mcp", "--install", client], cwd=tmp_path, capture_output=True, text=True,
+                          env=daemon.env | {"HOME": str(tmp_path), "ATOLL_SOCKET": "/nonexistent"}, check=True)
+    assert file in said.stderr and given.read_text() == "not mine"
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [given]
+    config = json.loads(said.stdout)
+    assert list(config) == [member] and list(config[member]) == ["atoll"]
+    server = config[member]["atoll"]
+    messages = [{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"}, {"jsonrpc": "2.0", "id": 2, "method": "ping"}]
+    talk = subprocess.run([server["command"], *server["args"]], env=daemon.env, capture_output=True, text=True, check=True,
+                          input="".join(json.dumps(message) + "\n" for message in messages), timeout=60)
+    answers = {answer["id"]: answer for answer in map(json.loads, talk.stdout.splitlines())}
+    assert answers[1]["result"]["serverInfo"]["name"] == "atoll" and answers[2]["result"] == {}
+
+
+def test_no_configuration_of_an_unknown_client(daemon):
+    refused = daemon.atoll("mcp", "--install", "emacs")
+    assert refused.returncode == 2 and refused.stdout == "" and "claude, cursor or vscode" in refused.stderr
 
 
 # As prompts and programs written for other servers call it.
