@@ -153,8 +153,10 @@ static int refuse_memory(const struct atoll_sandbox *s, struct atoll_error *err)
     const char *why = "it has no operation for that";
 
     if (caps->save)
-        why = "a saved image is restored only in the sandbox that it was saved from; to keep "
-              "processes, pause with toDisk";
+        why =
+            "a saved image can be restored in another sandbox, but no plan does so: the image has the "
+            "identity and the commands of the first one, and needs its disk; to keep processes, "
+            "pause with toDisk";
     else if (strcmp(caps->isolation, "namespaces") == 0)
         why = "processes of the host's kernel can be copied only by CRIU, which Atoll does not "
               "use, and a process cannot join the pid namespace of another sandbox";
