@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import ssl
 import subprocess
 import sys
@@ -47,6 +48,15 @@ AGENTS = {
 }
 GOOGLE = "generativelanguage.googleapis.com"
 MODELS = {"opencode": "anthropic/test", "gemini-cli": "gemini-2.5-pro"}
+
+
+def test_versions_of_the_registry():
+    """What the registry installs is what is tested here."""
+    tested = json.loads((HERE / "package.json").read_text())["dependencies"]
+    tested |= dict([(HERE / "aider.txt").read_text().strip().split("==")])
+    for path in (HERE.parent.parent / "registry" / "agents").glob("*.yaml"):
+        found = dict(re.findall(r'^(package|version): "?([^"\n]+)"?$', path.read_text(), re.M))
+        assert not found or tested[found["package"]] == found["version"], path.name
 
 
 @pytest.fixture(scope="module")
