@@ -96,6 +96,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
         self.server.keys.add(self.headers.get("x-api-key") or self.headers.get("x-goog-api-key") or self.headers.get("Authorization"))
         path = self.path.partition("?")[0]
+        if self.server.owner.refusal:
+            status, kind, message = self.server.owner.refusal
+            self.answer(json.dumps({"type": "error", "error": {"type": kind, "message": message}}).encode(), "application/json", status)
+            return
         if path.endswith("/count_tokens"):
             self.answer(json.dumps({"input_tokens": 10}).encode(), "application/json")
             return
@@ -113,8 +117,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
-    def answer(self, body, kind):
-        self.send_response(200)
+    def answer(self, body, kind, status=200):
+        self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -126,11 +130,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class ModelServer:
-    """Serves on a listening socket; `keys` are those that clients have sent."""
+    """Serves on a listening socket; `keys` are those that clients have sent. `refusal` is (status, type, message) of the
+    error that all requests get."""
 
     def __init__(self, listener, keys=None):
         self.server = http.server.ThreadingHTTPServer(listener.getsockname()[:2], Handler, False)
         self.server.socket = listener
+        self.server.owner, self.refusal = self, None
         self.server.keys = self.keys = set() if keys is None else keys
         self.server.daemon_threads = True
         threading.Thread(target=self.server.serve_forever, daemon=True).start()

@@ -185,6 +185,43 @@ def test_an_agent_writes_and_pushes(world, modules, agent):
     rest.call("DELETE", f"/api/templates/with-{program}")
 
 
+REFUSALS = {  # of the model's server, and the code of the task
+    "key": ((401, "authentication_error", "invalid x-api-key"), "unauthenticated"),
+    "limit": ((429, "rate_limit_error", "This request would exceed the rate limit of your organization."), "resource_exhausted"),
+    "away": (None, "unavailable"),
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("why", REFUSALS)
+def test_a_model_that_refuses(world, modules, why):
+    """The task says what it was, as docs/agents.md has it; when the server accepts it again, a retry succeeds."""
+    agent = "claude-code"
+    refusal, code = REFUSALS[why]
+    program, binary, variable, header, files = AGENTS[agent]
+    rest = Rest(world.socket)
+    make_template(rest, f"refused-{why}", program, modules / binary, files)
+    # Nothing listens at the other port.
+    away = {"ANTHROPIC_BASE_URL": f"http://two.test:{MODEL_PORT + 1}"} if why == "away" else {}
+    world.model.refusal = refusal
+    try:
+        task = rest.call("POST", "/api/tasks", {
+            "agent": agent, "instruction": "Write a note.", "model": "test",
+            "sandbox": {"template": f"refused-{why}", "network": {"mode": "bridge"}, "limits": {"diskMB": 3072, "memoryMB": 2048}},
+            "env": {**environment(variable, header), **away, "CLAUDE_CODE_MAX_RETRIES": "1"}, "timeoutSeconds": 200}, wait="true").json
+    finally:
+        world.model.refusal = None
+    log = rest.call("GET", f"/api/tasks/{task['id']}/log").body.decode()
+    assert (task["state"], task["step"], task["error"]["code"]) == ("failed", "run", code), (task, log[-3000:])
+    assert f"atoll task retry {task['id']}" in task["error"]["message"] and KEY not in log and KEY not in str(task)
+    if not away:
+        assert rest.call("POST", f"/api/tasks/{task['id']}/retry", {}).status == 202
+        task = rest.call("GET", f"/api/tasks/{task['id']}", wait="true").json
+        assert task["state"] == "succeeded" and task["output"] == WORDS, task
+    rest.call("DELETE", f"/api/sandboxes/{task['sandbox_id']}")
+    rest.call("DELETE", f"/api/templates/refused-{why}")
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(ONE, reason="in `make test-all`")
 def test_aider(world):
