@@ -16,11 +16,14 @@ COLUMNS = ("floor", "spawn", "bwrap")  # contenders that the others are compared
 class Target:
     """`at_most` or `at_least` a bound; the value is a ratio of two p50s or a figure of its own."""
     text: str
-    value: tuple  # ("ratio", a, b): p50 of a / p50 of b; ("figure", measurement, key, divisor)
+    # ("ratio", a, b): p50 of a / p50 of b; ("figure", measurement, key, divisor), where the key may be "part.key"
+    value: tuple
     bound: float
     at_most: bool
     unit: str = "×"
 
+
+DISKS = {"cow": "pool", "memory": "memory", "image": "image"}
 
 TARGETS = (
     Target("create, true, destroy / floor", ("ratio", "atoll-life", "floor"), 1.6, True),
@@ -63,6 +66,18 @@ TARGETS = (
     Target("unpack, many files / tar", ("figure", "unpack", "small_ratio", 1), 0.8, False),
     Target("the same, gzip", ("figure", "unpack", "small_gzip_ratio", 1), 0.8, False),
     Target("200 templates on one / its bytes", ("figure", "shared", "ratio", 1), 1.1, True),
+    Target("snapshot in the pool, frozen", ("figure", "state", "cow.frozen_ms", 1), 10, True, " ms"),
+    *(Target(f"create from it / ordinary, {disk}", ("figure", "state", f"{kind}.create_of_it_ratio", 1), 1.2, True)
+      for kind, disk in DISKS.items()),
+    Target("100 forks / as many creates, pool", ("figure", "state", "cow.fork_ratio", 1), 1, True),
+    *(Target(f"forks / as many of one, {disk}", ("figure", "state", f"{kind}.linear_ratio", 1), 1, True)
+      for kind, disk in DISKS.items() if kind != "cow"),
+    *(Target(f"cp -a / snapshot, {disk}", ("figure", "state", f"{kind}.copy_ratio", 1), 0.8, False)
+      for kind, disk in DISKS.items() if kind != "cow"),
+    Target("undo in the pool, more than a create", ("figure", "state", "cow.undo_added_ms", 1), 15, True, " ms"),
+    Target("checkpoint in the pool, after flush", ("figure", "state", "cow.checkpoint_after_flush_ms", 1), 3, True,
+           " ms"),
+    Target("forks that change 1 MB take / 1 MB", ("figure", "state", "cow.grown_ratio", 1), 1.1, True),
     Target("tool Bash / exec of the same", ("figure", "tools", "bash_ratio", 1), 1.5, True),
     Target("tool by MCP / by REST", ("figure", "tools", "mcp_ratio", 1), 2, True),
     Target("task, clone to push / a script", ("figure", "tasks", "ratio", 1), 1.3, True),
@@ -110,7 +125,9 @@ def value_of(target: Target, data: dict):
         return times[name]["p50_ms"] / times[other]["p50_ms"]
     if name not in data["scale"]:
         return None
-    figure = data["scale"][name].get(other)  # a contender may be missing
+    figure = data["scale"][name]
+    for key in other.split("."):
+        figure = None if figure is None else figure.get(key)  # a contender may be missing
     return None if figure is None else figure / rest[0]
 
 
@@ -185,7 +202,7 @@ def template_lines(scale: dict) -> list:
                          f"(as many creates {k['creates_ms']:.0f} ms); with 1 MB changed in each {k['grown_bytes'] / (1 << 20):.0f} MiB more")
             lines.append(f"  checkpoint of a command {k['checkpoint_ms']:.1f} ms, after the flush {k['checkpoint_after_flush_ms']:.1f} ms, "
                          f"frozen {k['checkpoint_frozen_ms']:.1f} ms (the command {k['command_ms']:.1f} ms); undo "
-                         f"{k['undo_ms']:.1f} ms, {k['undo_ms'] - k['create_ms']:.1f} ms more than a create")
+                         f"{k['undo_ms']:.1f} ms, {k['undo_added_ms']:.1f} ms more than a create")
     if "tools" in scale:
         t = scale["tools"]
         lines.append(f"exec {t['exec_ms']:.2f} ms, tool Bash {t['bash_ms']:.2f} ms, with 20 rules {t['policed_ms']:.2f} ms, "

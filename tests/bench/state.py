@@ -60,11 +60,26 @@ class Place:
         made = self.api.call("POST", f"/api/sandboxes/{sandbox}/fork", {"count": count})["sandboxes"]
         return [one["id"] for one in made], (time.perf_counter() - start) * 1e3
 
-    def seconds_of(self, histogram: str) -> float:
-        """The sum of a histogram of the daemon."""
+    def captures(self) -> dict:
+        """How many the daemon has made, and the milliseconds of all of them: whole, before and while processes stood still."""
         self.api.http.request("GET", "/metrics")
         text = self.api.http.getresponse().read().decode()
-        return sum(map(float, re.findall(rf"^{histogram}_sum\S* (\S+)$", text, re.M)))
+        found = {"count": ("atoll_snapshot_seconds_count", 1), "ms": ("atoll_snapshot_seconds_sum", 1e3),
+                 "flush_ms": ("atoll_snapshot_flush_seconds_sum", 1e3), "frozen_ms": ("atoll_snapshot_frozen_seconds_sum", 1e3)}
+        return {key: sum(map(float, re.findall(rf"^{name}\S* (\S+)$", text, re.M))) * unit
+                for key, (name, unit) in found.items()}
+
+    def checkpoint(self, sandbox: str, *command: str) -> dict:
+        """A command in a sandbox with checkpoints: how long it took, and its checkpoint by what the daemon says."""
+        before = self.captures()
+        took = timed_ms(self.run, sandbox, *command)
+        until = time.monotonic() + 10
+        while (after := self.captures())["count"] == before["count"] and time.monotonic() < until:
+            time.sleep(0.01)
+        of_it = {key: after[key] - before[key] for key in after}
+        if of_it["count"] != 1:
+            raise RuntimeError(f"a command made {of_it['count']:g} checkpoints")
+        return {"command_ms": took, "after_flush_ms": of_it["ms"] - of_it["flush_ms"], "frozen_ms": of_it["frozen_ms"]}
 
     def taken(self) -> int:
         """Bytes of the host's disk."""
@@ -120,16 +135,17 @@ def measure_forks(place: Place, box: str, count: int, create_ms: float) -> dict:
     start = time.perf_counter()
     created = [place.create() for _ in range(count)]
     creates_ms = (time.perf_counter() - start) * 1e3
-    for one in [*single, *created]:
+    for one in created:
         place.api.destroy(one)
     before = place.taken()
     made, fork_ms = place.fork(box, count)
     for one in made:
         place.run(one, "sh", "-c", f"head -c {CHANGED} /dev/urandom > /home/user/changed; sync /home/user/changed")
     grown = place.taken() - before
-    for one in [*made, box]:
+    for one in [*made, *single, box]:  # not before: removed layers make files of the next one slow, see Copies
         place.api.destroy(one)
     return {"fork_one_ms": single_ms, "forks": count, "fork_ms": fork_ms, "fork_ratio": fork_ms / count / create_ms,
+            "linear_ratio": fork_ms / count / single_ms,
             "creates_ms": creates_ms, "changed_bytes": count * CHANGED, "grown_bytes": grown}
 
 
@@ -157,23 +173,23 @@ def timed_ms(fn, *args) -> float:
 
 
 def measure_history(place: Place, rounds: int) -> dict:
-    """What the checkpoint adds to a command, of that without the flush; and an undo, which makes the sandbox again."""
+    """What the checkpoint adds to a command; of each checkpoint the time without its flush; and an undo, which makes the
+    sandbox again."""
     plain, kept = place.create(), place.create(checkpoints="command")
+    for one in (plain, kept):  # the first command has a checkpoint before it, too
+        place.run(one, "true")
     without, with_it, undo = [], [], []
-    parts = ("flush", "frozen")
-    before = [place.seconds_of(f"atoll_snapshot_{part}_seconds") for part in parts]
     for number in range(rounds * 10):
         without.append(timed_ms(place.run, plain, "touch", f"/home/user/{number}"))
-        with_it.append(timed_ms(place.run, kept, "touch", f"/home/user/{number}"))
-    flush, frozen = ((place.seconds_of(f"atoll_snapshot_{part}_seconds") - start) * 1e3 / len(with_it)
-                     for part, start in zip(parts, before))
+        with_it.append(place.checkpoint(kept, "touch", f"/home/user/{number}"))
     for _ in range(rounds):
         undo.append(timed_ms(place.api.call, "POST", f"/api/sandboxes/{kept}/undo", {}))
         place.run(kept, "true")
     for one in (plain, kept):
         place.api.destroy(one)
-    added = statistics.median(with_it) - statistics.median(without)
-    return {"checkpoint_ms": added, "checkpoint_after_flush_ms": added - flush, "checkpoint_frozen_ms": frozen,
+    p50 = {key: statistics.median(one[key] for one in with_it) for key in with_it[0]}
+    return {"checkpoint_ms": p50["command_ms"] - statistics.median(without),
+            "checkpoint_after_flush_ms": p50["after_flush_ms"], "checkpoint_frozen_ms": p50["frozen_ms"],
             "command_ms": statistics.median(without), "undo_ms": statistics.median(undo)}
 
 
@@ -183,5 +199,7 @@ def measure_state(fleet, rounds: int, forks: int) -> dict:
     for kind in KINDS:
         place = Place(fleet, kind)
         count = max(forks, FORKS_COW) if kind == "cow" else forks
-        result[kind] = measure_one(place, copies, rounds, count) | measure_history(place, rounds)
+        one = measure_one(place, copies, rounds, count) | measure_history(place, rounds)
+        result[kind] = one | {"undo_added_ms": one["undo_ms"] - one["create_ms"],
+                              "grown_ratio": one["grown_bytes"] / one["changed_bytes"]}
     return result
