@@ -167,6 +167,52 @@ def test_a_hostile_repository_gets_no_password(world, box):
     assert "ran" in box.out("cat /tmp/hook-ran")
 
 
+def test_filters_of_the_repository_get_no_password(world, box):
+    """Programs that smudge and clean what is checked out and added: they run, and read nothing of it."""
+    made = world.server.make("filtered", {".gitattributes": "*.f filter=evil\n", "a.f": "1\n"})
+    where = {"url": f"{ONE}/filtered.git", "credentials": CREDENTIALS}
+    box.git("clone", {**where, "path": "w"})
+    box.write("evil", HOOK.replace("exit 0", "exec cat"), "w/.git")
+    box.out("cd w && chmod +x .git/evil && git config filter.evil.smudge $PWD/.git/evil && "
+            "git config filter.evil.clean $PWD/.git/evil && git config filter.evil.required true")
+    (made / "a.f").write_text("2\n")
+    git("commit", "-qam", "more", cwd=made)
+    git("push", "-q", world.server.root / "filtered.git", "main", cwd=made)
+    box.git("pull", {"path": "w", "credentials": CREDENTIALS})
+    assert box.out("cat w/a.f") == "2" and "ran" in box.out("cat /tmp/hook-ran; rm /tmp/hook-ran")
+    box.write("a.f", "3\n", "w")
+    box.git("add", {"path": "w", "all": True}, status=204)
+    box.git("commit", {"path": "w", "message": "mine", "author": AUTHOR})
+    box.git("push", {"path": "w", "credentials": CREDENTIALS})
+    assert "ran" in box.out("cat /tmp/hook-ran; rm /tmp/hook-ran")
+    assert PASSWORD not in box.out("cat /tmp/loot; rm /tmp/loot")
+
+
+def test_links_out_of_the_tree_are_not_followed(world, box):
+    """A link is replaced by the directory of the next commit, and its target stays as it is."""
+    made = world.server.make("links")
+    (made / "d").symlink_to("/tmp/outside")
+    (made / "passwd").symlink_to("/etc/passwd")
+    git("add", "-A", cwd=made)
+    git("commit", "-qm", "links", cwd=made)
+    git("push", "-q", world.server.root / "links.git", "main", cwd=made)
+    box.out("mkdir /tmp/outside && echo mine > /tmp/outside/mine")
+    box.git("clone", {"url": f"{ONE}/links.git", "path": "w", "credentials": CREDENTIALS})
+    (made / "d").unlink()
+    (made / "d").mkdir()
+    (made / "d/mine").write_text("theirs\n")
+    git("add", "-A", cwd=made)
+    git("commit", "-qm", "a directory", cwd=made)
+    git("push", "-q", world.server.root / "links.git", "main", cwd=made)
+    assert box.problem("add", {"path": "w", "files": ["d/mine"]})[1]["problem"]
+    box.git("pull", {"path": "w", "credentials": CREDENTIALS})
+    assert box.out("cat w/d/mine /tmp/outside/mine") == "theirs\nmine"
+    box.out("cd w && rm passwd && ln -s /etc/shadow passwd")
+    assert "root:" not in str(box.git("diff", method="GET", path="w"))
+    box.git("restore", {"path": "w", "files": ["passwd"]}, status=204)
+    assert box.out("readlink w/passwd") == "/etc/passwd"
+
+
 def test_a_transport_that_is_a_program_gets_no_password(world, box):
     box.git("init", {"path": "w"})
     box.out("cd w && git config protocol.ext.allow always && "
@@ -175,6 +221,21 @@ def test_a_transport_that_is_a_program_gets_no_password(world, box):
     assert box.run("cat /tmp/loot")["result"]["exit_code"] != 0
     box.problem("fetch", {"path": "w"})  # the control: without a password it runs
     assert box.run("cat /tmp/loot")["result"]["exit_code"] == 0
+
+
+def test_a_certificate_for_another_name_is_refused_unless_the_request_says_otherwise(world, box):
+    """In the words of Daytona, with the commit to check out."""
+    first = git("rev-parse", "HEAD", cwd=world.works["private"]).strip()
+    clone = {"url": f"https://{FAR[2]}/private.git", "path": "w", **CREDENTIALS}
+    path = f"/daytona/toolbox/{box.id}/git"
+    refused = world.rest.post(f"{path}/clone", clone)
+    assert refused.status >= 400 and "certificate" in refused.json["message"], refused.body
+    made = world.rest.post(f"{path}/clone", {**clone, "insecure_skip_tls": True, "commit_id": first})
+    assert made.status == 200, made.body
+    assert box.out("git -C w rev-parse HEAD") == first
+    # It is for that request only.
+    again = world.rest.post(f"{path}/pull", {"path": "w", "branch": "main", **CREDENTIALS})
+    assert again.status >= 400 and "certificate" in again.json["message"], again.body
 
 
 def test_a_secret_that_is_not_in_the_sandbox(world):
