@@ -375,6 +375,23 @@ def test_git(mcp):
     assert mcp.tool("git_status")["isError"]  # the home is no repository
 
 
+def test_the_memory_of_a_swarm(rest, mcp, daemon):
+    swarm = rest.post("/api/swarms", {"tasks": [], "memory": {"a": 1, "b": [2]}, "leaseSeconds": 600}).json["id"]
+    assert data_of(mcp.tool("swarm_memory_get", swarm=swarm))["memory"] == {"a": 1, "b": [2]}
+    assert data_of(mcp.tool("swarm_memory_set", swarm=swarm, changes={"a": None, "c": {"d": "x"}}))["memory"] == {"b": [2], "c": {"d": "x"}}
+    assert rest.get(f"/api/swarms/{swarm}/memory").json == {"b": [2], "c": {"d": "x"}}
+    large = mcp.tool("swarm_memory_set", swarm=swarm, changes={"long": "x" * 2_000_000})
+    assert large["isError"] and "KiB" in text_of(large), large
+    error = mcp.ask("tools/call", name="swarm_memory_set", arguments={"swarm": swarm, "changes": []})["error"]
+    assert "changes must be an object" in error["message"]
+    # That of another tenant does not exist.
+    other = Mcp(Rest(daemon.socket, {"X-Atoll-Tenant": "stranger"}))
+    for tool, more in (("swarm_memory_get", {}), ("swarm_memory_set", {"changes": {"b": 1}})):
+        refused = other.tool(tool, swarm=swarm, **more)
+        assert refused["isError"] and "does not exist" in text_of(refused), refused
+    assert rest.get(f"/api/swarms/{swarm}/memory").json["b"] == [2]
+
+
 # The command line.
 
 @pytest.mark.parametrize("client, member, file", [("claude", "mcpServers", ".mcp.json"), ("cursor", "mcpServers", ".cursor/mcp.json"),

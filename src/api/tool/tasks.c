@@ -4,10 +4,11 @@
 #include "api/api_internal.h"
 #include "api/tool/tool_internal.h"
 #include "base/memory.h"
+#include "task/swarm.h"
 #include "task/task.h"
 
 /*
- * Tasks: a tool that lets another agent work, and waits for its result.
+ * Tasks: a tool that lets another agent work, and waits for its result. Swarms: tools for the memory of one.
  */
 struct waiting {
     struct atoll_task_watch *watch; /* owned */
@@ -101,4 +102,32 @@ void atoll_tool_run_task(struct atoll_tool_call *call)
     call->state = w;
     call->stop = stop;
     may_have_ended(call);
+}
+
+/* --- the memory of a swarm --- */
+
+void atoll_tool_run_memory(struct atoll_tool_call *call)
+{
+    struct atoll_swarm_view view;
+    struct atoll_error error;
+
+    if (atoll_swarms_find(call->api->config.swarms, call->tenant, atoll_tool_text(call, "swarm"),
+                          &view, &error) < 0)
+        atoll_tool_fail(call, &error);
+    else
+        atoll_tool_finish_data(call, json_pack("{s:O}", "memory", view.memory));
+}
+
+void atoll_tool_run_remember(struct atoll_tool_call *call)
+{
+    struct atoll_swarms *swarms = call->api->config.swarms;
+    const char *id = atoll_tool_text(call, "swarm");
+    struct atoll_swarm_view view;
+    struct atoll_error error;
+
+    if (atoll_swarms_find(swarms, call->tenant, id, &view, &error) < 0 ||
+        atoll_swarms_remember(swarms, view.id, json_object_get(call->args, "changes"), &error) < 0)
+        atoll_tool_fail(call, &error);
+    else
+        atoll_tool_run_memory(call);
 }

@@ -19,9 +19,10 @@ enum atoll_tool_arg_type {
     ATOLL_TOOL_TEXT,
     ATOLL_TOOL_WHOLE, /* a whole number from 0 */
     ATOLL_TOOL_FLAG,
-    ATOLL_TOOL_TEXTS, /* an array of texts */
-    ATOLL_TOOL_EDITS, /* an array of {old_string, new_string, replace_all} */
-    ATOLL_TOOL_ENV,   /* an object whose values are texts */
+    ATOLL_TOOL_TEXTS,  /* an array of texts */
+    ATOLL_TOOL_EDITS,  /* an array of {old_string, new_string, replace_all} */
+    ATOLL_TOOL_ENV,    /* an object whose values are texts */
+    ATOLL_TOOL_OBJECT, /* any object */
 };
 
 struct atoll_tool_arg {

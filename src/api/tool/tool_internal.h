@@ -130,6 +130,8 @@ ATOLL_TOOL_RUN(upload_file);
 ATOLL_TOOL_RUN(download_file);
 /* tasks.c */
 ATOLL_TOOL_RUN(task);
+ATOLL_TOOL_RUN(memory);
+ATOLL_TOOL_RUN(remember);
 
 /* edits.c, pure. Replaces old with new in the text, once or everywhere. FAILED_PRECONDITION: it is not
  * there, or more than once and `all` is false. */

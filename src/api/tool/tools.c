@@ -241,6 +241,15 @@ static const struct atoll_tool_arg task_args[] = {
     {0},
 };
 
+#define SWARM TEXT("swarm", NULL, "The id of the swarm.")
+static const struct atoll_tool_arg memory_args[] = {SWARM, {0}};
+static const struct atoll_tool_arg remember_args[] = {
+    SWARM,
+    {"changes", NULL, ATOLL_TOOL_OBJECT, true, 0,
+     "Members to set; null removes one, others stay as they are."},
+    {0},
+};
+
 const struct atoll_tool atoll_tools[] = {
     {"Bash", "run_command", "Runs a shell command in the sandbox and returns its output.",
      bash_args, false, false, atoll_tool_run_bash, NULL},
@@ -318,6 +327,10 @@ const struct atoll_tool atoll_tools[] = {
     {NULL, "task_run",
      "Lets an agent work on an instruction in a sandbox of its own, and waits for its result.",
      task_args, false, true, atoll_tool_run_task, NULL},
+    {NULL, "swarm_memory_get", "The memory that the agents of a swarm share, an object.",
+     memory_args, true, true, atoll_tool_run_memory, NULL},
+    {NULL, "swarm_memory_set", "Changes the memory that the agents of a swarm share.",
+     remember_args, false, true, atoll_tool_run_remember, NULL},
     {0},
 };
 
@@ -337,6 +350,8 @@ static json_t *schema_of(enum atoll_tool_arg_type type)
     case ATOLL_TOOL_ENV:
         return json_pack("{s:s, s:{s:s}}", "type", "object", "additionalProperties", "type",
                          "string");
+    case ATOLL_TOOL_OBJECT:
+        return json_pack("{s:s}", "type", "object");
     case ATOLL_TOOL_EDITS:
         return json_pack("{s:s, s:i, s:{s:s, s:{s:{s:s}, s:{s:s}, s:{s:s}}, s:[s,s], s:b}}", "type",
                          "array", "minItems", 1, "items", "type", "object", "properties",
@@ -475,6 +490,8 @@ static const char *fault_of(const struct atoll_tool_arg *arg, const json_t *valu
         return are_texts(value) ? NULL : "an array of at most 100 strings";
     case ATOLL_TOOL_ENV:
         return are_variables(value) ? NULL : "an object of strings";
+    case ATOLL_TOOL_OBJECT:
+        return json_is_object(value) ? NULL : "an object";
     case ATOLL_TOOL_EDITS:
         return are_edits(value) ? NULL
                                 : "an array of 1 to 100 {old_string, new_string, replace_all}";
