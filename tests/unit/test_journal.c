@@ -1,8 +1,11 @@
 /* The journal of an exec: offsets, repeats, gaps, the maximum, and readers at any place. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #include "engine/exec/journal.h"
 #include "sys/tree.h"
 #include "test.h"
@@ -326,6 +329,25 @@ static void what_is_discarded_is_a_gap(void **state)
     assert_string_equal(read_all(f, &c, 4096), "");
 }
 
+/* The file was made, and nothing could be written to it. */
+static void a_file_with_nothing_in_it_is_removed(void **state)
+{
+    struct fixture *f = *state;
+    struct rlimit before, none;
+
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    none = (struct rlimit){.rlim_max = before.rlim_max};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    assert_int_equal(append(f, 1, 0, "lost"), -EFBIG);
+    atoll_journal_rest(&f->j);
+    assert_int_equal(append(f, 1, 4, "lost"), -EFBIG); /* the file is there already */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(faccessat(f->dir_fd, "exec", F_OK, 0), 0);
+    atoll_journal_remove(&f->j);
+    assert_int_equal(faccessat(f->dir_fd, "exec", F_OK, 0), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,6 +367,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_the_disk_refuses_is_held_in_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(without_a_reader_memory_is_given_back, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_discarded_is_a_gap, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_file_with_nothing_in_it_is_removed, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,8 +67,9 @@ void atoll_journal_discard(struct atoll_journal *j)
 void atoll_journal_remove(struct atoll_journal *j)
 {
     atoll_journal_rest(j);
-    if (j->size > 0 || j->emptied > 0)
+    if (j->size > 0 || j->emptied > 0 || j->has_file)
         (void)unlinkat(j->dir_fd, j->name, 0);
+    j->has_file = false;
 }
 
 static int open_file(struct atoll_journal *j)
@@ -81,9 +82,12 @@ static int open_file(struct atoll_journal *j)
     if (fault != 0)
         return -fault;
     /* A file that was emptied exists already. */
-    j->fd =
-        openat(j->dir_fd, j->name, O_RDWR | O_CREAT | (j->emptied ? 0 : O_EXCL) | O_CLOEXEC, 0600);
-    return j->fd < 0 ? -errno : 0;
+    j->fd = openat(j->dir_fd, j->name,
+                   O_RDWR | O_CREAT | (j->emptied || j->has_file ? 0 : O_EXCL) | O_CLOEXEC, 0600);
+    if (j->fd < 0)
+        return -errno;
+    j->has_file = true;
+    return 0;
 }
 
 static void take_up(struct atoll_journal *j, const struct piece *piece)
@@ -110,6 +114,7 @@ int atoll_journal_reopen(struct atoll_journal *j, bool more_comes)
     j->fd = openat(j->dir_fd, j->name, O_RDWR | O_CLOEXEC);
     if (j->fd < 0)
         return errno == ENOENT ? 0 : -errno;
+    j->has_file = true;
     end = lseek(j->fd, 0, SEEK_END);
     if (end < 0)
         return -errno;

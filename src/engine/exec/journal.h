@@ -28,6 +28,7 @@ struct atoll_journal {
     uint64_t emptied_at;
     struct atoll_buf memory; /* follows the file, until the tail is released */
     size_t memory_max;       /* limit of memory; set by the caller before each append. 0: none */
+    bool has_file;           /* it exists, perhaps with nothing in it: a write failed */
     bool no_disk;            /* do not write to the file; set by the caller before each append */
 };
 
