@@ -51,6 +51,24 @@ void atoll_daytona_drop_backup(struct atoll_engine *engine, const char *owner,
         atoll_templates_remove(engine, owner, name, removed, NULL);
 }
 
+bool atoll_daytona_drop_orphaned_backup(struct atoll_engine *engine)
+{
+    struct atoll_template_view t;
+    char name[65], owner[65];
+
+    for (size_t pos = 0; atoll_templates_next(engine, &pos, &t);) {
+        if (!*t.sandbox_id || t.sandboxes > 0 || atoll_engine_find(engine, t.sandbox_id))
+            continue;
+        name_of(t.sandbox_id, name);
+        if (strcmp(t.name, name) != 0)
+            continue;
+        (void)snprintf(owner, sizeof(owner), "%s", t.owner);
+        atoll_templates_remove(engine, owner, name, removed, NULL);
+        return true;
+    }
+    return false;
+}
+
 /* The version before goes, unless the disk is the same. One that a sandbox uses goes with the next. */
 static void drop_old(const struct backup *b)
 {
