@@ -203,20 +203,34 @@ static void no_source(void *arg)
 
 void atoll_task_go_on(struct atoll_task *task)
 {
+    struct atoll_error error;
+
     atoll_timer_cancel(&task->timer);
     task->wants_source = false;
-    begin_clone(task);
+    atoll_task_note(task, ATOLL_TASK_SOURCE, json_string(atoll_task_fact(task, "sandbox_id")));
+    if (atoll_task_store(task, &error) < 0)
+        atoll_task_step_done(task, &error);
+    else
+        begin_clone(task);
+}
+
+/* The step is tried again, or an earlier daemon has begun it: the sandbox has the bundle already. */
+static bool was_sent(const struct atoll_task *task)
+{
+    const char *sandbox_id = atoll_task_fact(task, ATOLL_TASK_SOURCE);
+
+    return *sandbox_id && strcmp(sandbox_id, atoll_task_fact(task, "sandbox_id")) == 0;
 }
 
 void atoll_task_source(struct atoll_task *task)
 {
     const char *url = repo_text(task, "url");
 
-    if (is_uploaded(task)) {
+    if (is_uploaded(task) && !was_sent(task)) {
         task->wants_source = true;
         atoll_timer_set(&task->timer, task->tasks->config.loop, SOURCE_WAIT_MS, no_source, task);
         atoll_task_log(task, "info", "waiting for the repository of the client");
-    } else if (url) {
+    } else if (url || is_uploaded(task)) {
         atoll_task_log(task, "info", "cloning the repository");
         begin_clone(task);
     } else {

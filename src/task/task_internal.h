@@ -186,6 +186,7 @@ void atoll_task_program_kill(struct atoll_task *task);
 void atoll_task_program_drop(struct atoll_task *task);
 
 /* repository.c: the steps that use git */
+#define ATOLL_TASK_SOURCE "_source" /* fact: the sandbox that has the client's repository */
 void atoll_task_source(struct atoll_task *task);
 void atoll_task_branch(struct atoll_task *task);
 void atoll_task_commit(struct atoll_task *task);

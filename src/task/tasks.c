@@ -603,6 +603,8 @@ int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *ste
     atoll_task_memory_forget(task);
     if (task->at == 0)
         drop_sandbox(task);
+    if (task->at <= atoll_task_step_find("clone")) /* the client may send another one */
+        (void)json_object_del(task->facts, ATOLL_TASK_SOURCE);
     task->attempt++;
     task->error = (struct atoll_error){0};
     task->ended_unix_ms = 0;

@@ -313,6 +313,33 @@ def test_a_killed_daemon_continues(tmp_path):
         assert said(rest, task_id) == ["begun", "run"]
 
 
+def test_a_repository_that_was_sent(tmp_path):
+    """The next daemon does not ask for it again."""
+    git("init", "-qb", "main", tmp_path)
+    git("commit", "-q", "--allow-empty", "-m", "first", cwd=tmp_path)
+    git("bundle", "create", "-q", tmp_path / "bundle", "HEAD", "main", cwd=tmp_path)
+    with running(BUILD) as daemon:
+        rest = Rest(daemon.socket)
+        task_id = start(rest, "git log --format=%s", repo={"upload": True})
+        wait_until(lambda: get(rest, task_id)["wants_source"], 30, lambda: str(get(rest, task_id)))
+        box = get(rest, task_id)["sandbox_id"]
+        content = (tmp_path / "bundle").read_bytes()
+        assert rest.call("PUT", f"/api/sandboxes/{box}/files", content, path="/tmp/.atoll-task.bundle").status in (200, 201)
+        agent = agent_of(box)
+        os.kill(agent, signal.SIGSTOP)  # the clone does not begin
+        try:
+            assert rest.call("POST", f"/api/tasks/{task_id}/source").status == 204
+            daemon.process.kill()
+            daemon.process.wait()
+        finally:
+            os.kill(agent, signal.SIGCONT)
+        daemon.start()
+        wait_until(lambda: get(rest, task_id)["wants_source"] or get(rest, task_id)["state"] != "running", 60,
+                   lambda: str(get(rest, task_id)))
+        task = get(rest, task_id)
+        assert task["state"] == "succeeded" and task["output"] == "first\n", (task, log(rest, task_id))
+
+
 def test_files_of_a_removed_task(tmp_path):
     """A daemon that dies while it removes a task leaves its files to the next one."""
     with running(BUILD) as daemon:
