@@ -231,6 +231,34 @@ def test_the_best_is_kept_if_the_merge_fails(mortal, box):
     assert box.post("resume", {}).status == 200
 
 
+def test_a_fork_of_a_try_may_be_restored_to_another_template(mortal, box):
+    """It is kept then, and neither that template nor the next start is the worse for it."""
+    wins = "if [ $ATOLL_TRY = 0 ]; then echo 2; exit; fi; touch waits; until test -e go; do sleep 0.05; done; false"
+    reports = []
+    thread = threading.Thread(target=lambda: reports.append(
+        Rest(mortal.socket).post(f"{box.path}/try", {"count": 2, "cmd": ["sh", "-c", wins]}).json))
+    thread.start()
+    wait_until(lambda: len(others(box)) == 2, 30, lambda: others(box))
+    waits = lambda one: one.rest.get(f"{one.path}/files", path="/home/user/waits").status == 200
+    wait_until(lambda: any(map(waits, others(box))), 30, lambda: others(box))
+    slow, = filter(waits, others(box))
+    best, = (one for one in others(box) if one.id != slow.id)
+    wait_until(lambda: [one["state"] for one in best.rest.get(f"{best.path}/execs").json["execs"]] == ["ended"], 30,
+               lambda: best.rest.get(f"{best.path}/execs").json)
+    refused = mortal.rest.post("/api/sandboxes", {"template": best.view["template"]})
+    assert refused.status == 404, refused.body  # it is removed with the try
+    assert best.post("restore", {"snapshot": "host"}).status == 200
+    assert box.post("pause", {}).status == 200
+    slow.out("touch go")
+    thread.join(60)
+    assert reports[0]["kept"] == best.id and reports[0]["merge"] is None, reports
+    kill_daemon(mortal)
+    mortal.start()
+    assert best.out("echo up") == "up"
+    assert "host" in [one["name"] for one in mortal.rest.get("/api/templates").json["templates"]]
+    assert box.post("resume", {}).status == 200
+
+
 def test_the_forks_of_a_killed_try_are_removed(mortal, box):
     def attempt():
         with contextlib.suppress(OSError):

@@ -253,5 +253,8 @@ int atoll_fork_keep(struct atoll_engine *engine, const char *sandbox_id, struct 
     if (!s)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s",
                           sandbox_id);
+    /* One that was restored meanwhile has a version of others, which is not provisional. */
+    if (strcmp(s->version->source, ATOLL_SOURCE_FORKING) != 0)
+        return 0;
     return atoll_version_set_source(engine, s->version, ATOLL_SOURCE_FORK, err);
 }

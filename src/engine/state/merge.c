@@ -34,6 +34,7 @@ struct merging {
     json_t *changes, *conflicts;
     struct atoll_reader *reader; /* of the command that writes */
     struct atoll_buf refused;    /* its stdout: conflicts */
+    bool lost;                   /* a part of it */
     char said[200];
     atoll_merge_fn *done;
     void *arg;
@@ -176,13 +177,13 @@ static bool add_refused(struct merging *m)
             atoll_json_load(line, (size_t)(newline - line), JSON_REJECT_DUPLICATES, NULL);
         json_t *path = json_object_get(object, "conflict");
 
-        if (json_is_string(path) && json_array_size(m->conflicts) < LINES_MAX) {
+        if (json_is_string(path))
+            (void)json_object_set_new(paths, json_string_value(path), json_true());
+        if (json_is_string(path) && json_array_size(m->conflicts) < LINES_MAX)
             (void)json_array_append_new(
                 m->conflicts,
                 json_pack("{s:O, s:s, s:s, s:s}", "path", path, "ours", side_of(object, "ours"),
                           "theirs", side_of(object, "theirs"), "from", m->from[m->at]));
-            (void)json_object_set_new(paths, json_string_value(path), json_true());
-        }
         json_decref(object);
         line = newline + 1;
     }
@@ -216,12 +217,18 @@ static void on_output(void *arg)
                            (int)ATOLL_MIN(item.length, sizeof(m->said) - 1),
                            (const char *)item.data);
         if (item.kind == ATOLL_READ_DATA && item.stream == ATOLL_STREAM_STDOUT)
-            (void)!atoll_buf_append(&m->refused, item.data, (size_t)item.length); /* or is lost */
+            m->lost = m->lost || atoll_buf_append(&m->refused, item.data, (size_t)item.length) < 0;
+        if (item.kind == ATOLL_READ_GAP && item.stream == ATOLL_STREAM_STDOUT)
+            m->lost = true;
         if (item.kind != ATOLL_READ_END)
             continue;
         bool ok = item.result->kind == ATOLL_END_EXITED && item.result->code == 0;
         m->reader = atoll_reader_close(m->reader);
-        if (ok) {
+        if (ok && m->lost) {
+            (void)atoll_fail(&err, ATOLL_ERR_ABORTED, EIO,
+                             "the list of what was not written is lost: compare the sandboxes");
+            fail(m, &err);
+        } else if (ok) {
             on_written(m);
         } else {
             (void)atoll_fail(&err, ATOLL_ERR_ABORTED, EIO,
@@ -281,6 +288,7 @@ static void on_stream(void *arg, const uint8_t *bytes, size_t n, const struct at
     w->m = m;
     w->n = n;
     atoll_buf_clear(&m->refused);
+    m->lost = false;
     if (n > 0)
         memcpy(w->bytes, bytes, n);
     atoll_engine_exec(m->engine, m->target, &start, on_started, w);

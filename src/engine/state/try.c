@@ -111,11 +111,14 @@ static void tell(struct trying *t)
     json_decref(report);
 }
 
-static void on_destroyed(void *arg, const struct atoll_error *error ATOLL_UNUSED)
+static void on_destroyed(void *arg, const struct atoll_error *error)
 {
     struct trying *t = arg;
     struct atoll_error err;
 
+    if (error && error->kind != ATOLL_ERR_NOT_FOUND)
+        atoll_log(ATOLL_LOG_WARN, "a fork of a try is not removed yet", "sandbox", t->target,
+                  "error", error->text, NULL);
     if (--t->waiting > 0)
         return;
     if (t->keeps && atoll_fork_keep(t->engine, t->attempts[t->best].id, &err) < 0) {

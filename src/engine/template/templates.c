@@ -98,6 +98,9 @@ struct atoll_version *atoll_version_resolve(struct atoll_engine *engine, const c
         v = atoll_template_by_tag(t, ref.tag);
     else
         v = atoll_template_version(t);
+    /* Of forks that may all be removed: only their own creates, which pin it, may use it. */
+    if (v && strcmp(v->source, ATOLL_SOURCE_FORKING) == 0 && v->pins == 0)
+        v = NULL;
     if (!v)
         (void)atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
                          "template %.64s has no %s %.128s; see `atoll template history %.64s`",
