@@ -160,13 +160,15 @@ static int copy_special(int from, const char *name, const struct stat *st, int t
 
     if (r == 0 && S_ISLNK(st->st_mode))
         r = make_link(from, name, to, to_name);
-    else if (r == 0 && (mkfifoat(to, to_name, 0600) < 0 ||
-                        fchmodat(to, to_name,
-                                 options->has_mode ? options->mode : st->st_mode & 07777, 0) < 0))
+    else if (r == 0 && mkfifoat(to, to_name, 0600) < 0)
         r = -errno;
     if (r == 0 &&
         (fchownat(to, to_name, uid_of(st, options), gid_of(st, options), AT_SYMLINK_NOFOLLOW) < 0 ||
          utimensat(to, to_name, times, AT_SYMLINK_NOFOLLOW) < 0))
+        r = -errno;
+    /* After the owner: a change of it clears the bits of set-user-id and set-group-id. */
+    if (r == 0 && S_ISFIFO(st->st_mode) &&
+        fchmodat(to, to_name, options->has_mode ? options->mode : st->st_mode & 07777, 0) < 0)
         r = -errno;
     return r < 0 ? atoll_copy_failed(err, -r, "copy", path) : 0;
 }

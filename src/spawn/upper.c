@@ -271,10 +271,12 @@ static int copy_link(const struct atoll_upper *u, struct place *at, const char *
 static int copy_node(const struct atoll_upper *u, struct place *at, const char *name,
                      const struct stat *st)
 {
-    if (mknodat(at->to, name, (st->st_mode & S_IFMT) | 0600, 0) < 0 ||
-        fchmodat(at->to, name, st->st_mode & 07777, 0) < 0)
-        return -errno;
-    return set_owner_and_times(u, at, name, st);
+    int r = mknodat(at->to, name, (st->st_mode & S_IFMT) | 0600, 0) < 0
+                ? -errno
+                : set_owner_and_times(u, at, name, st);
+
+    /* After the owner: a change of it clears the bits of set-user-id and set-group-id. */
+    return r == 0 && fchmodat(at->to, name, st->st_mode & 07777, 0) < 0 ? -errno : r;
 }
 
 /* Links another name of a file that this pass has copied. 1: the file has to be copied. */

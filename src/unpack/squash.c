@@ -192,11 +192,10 @@ static int copy_symlink(const struct here *h, size_t layer, const char *name, co
 
 static int copy_fifo(const struct here *h, const char *name, const struct stat *st)
 {
-    if (mknodat(h->to, name, S_IFIFO | 0600, 0) < 0 ||
-        fchownat(h->to, name, st->st_uid, st->st_gid, AT_SYMLINK_NOFOLLOW) < 0 ||
-        fchmodat(h->to, name, st->st_mode & 07777, 0) < 0)
-        return -errno;
-    return set_owner_and_time(h, name, st);
+    int r = mknodat(h->to, name, S_IFIFO | 0600, 0) < 0 ? -errno : set_owner_and_time(h, name, st);
+
+    /* After the owner: a change of it clears the bits of set-user-id and set-group-id. */
+    return r == 0 && fchmodat(h->to, name, st->st_mode & 07777, 0) < 0 ? -errno : r;
 }
 
 static int copy_new_file(const struct here *h, size_t layer, const char *name)
