@@ -51,22 +51,42 @@ void atoll_daytona_drop_backup(struct atoll_engine *engine, const char *owner,
         atoll_templates_remove(engine, owner, name, removed, NULL);
 }
 
-bool atoll_daytona_drop_orphaned_backup(struct atoll_engine *engine)
+static void note_use(void *arg, const struct atoll_template_view *version,
+                     const char *tags ATOLL_UNUSED)
+{
+    bool *used = arg;
+
+    *used = *used || version->sandboxes > 0;
+}
+
+/* Whether it is a backup whose sandbox has ended, and which no sandbox uses. */
+static bool is_orphan(struct atoll_engine *engine, const struct atoll_template_view *t)
+{
+    bool used = false;
+    char name[65];
+
+    if (!*t->sandbox_id || atoll_engine_find(engine, t->sandbox_id))
+        return false;
+    name_of(t->sandbox_id, name);
+    if (strcmp(t->name, name) != 0)
+        return false;
+    atoll_template_each_version(engine, t->owner, name, note_use, &used);
+    return !used;
+}
+
+void atoll_daytona_drop_orphaned_backup(struct atoll_engine *engine)
 {
     struct atoll_template_view t;
     char name[65], owner[65];
 
     for (size_t pos = 0; atoll_templates_next(engine, &pos, &t);) {
-        if (!*t.sandbox_id || t.sandboxes > 0 || atoll_engine_find(engine, t.sandbox_id))
+        if (!is_orphan(engine, &t))
             continue;
         name_of(t.sandbox_id, name);
-        if (strcmp(t.name, name) != 0)
-            continue;
         (void)snprintf(owner, sizeof(owner), "%s", t.owner);
         atoll_templates_remove(engine, owner, name, removed, NULL);
-        return true;
+        return; /* the order of the others may have changed: continue with the next sweep */
     }
-    return false;
 }
 
 /* The version before goes, unless the disk is the same. One that a sandbox uses goes with the next. */

@@ -75,12 +75,14 @@ static const struct atoll_field fields[] = {
 struct change {
     struct atoll_api_call *call;
     json_t *lists; /* owned; the facts of the request */
+    char *policy;  /* owned; with them */
     char id[ATOLL_ID_LEN + 1];
 };
 
 static void change_free(struct change *c)
 {
     json_decref(c->lists);
+    free(c->policy);
     free(c);
 }
 
@@ -120,7 +122,19 @@ static int make_policy(const struct change *c, char **ret, struct atoll_error *e
     return r;
 }
 
-/* Clients see the lists that are in force: they are stored when the engine has taken the policy. */
+/* Another request may have changed it meanwhile. Without a network there is no policy to change. */
+static bool is_in_force(const struct change *c, const struct atoll_sandbox *sandbox)
+{
+    struct atoll_sandbox_view view;
+
+    atoll_sandbox_get(sandbox, &view);
+    return view.options.network == ATOLL_NETWORK_NONE ||
+           (view.options.network_json && c->policy &&
+            strcmp(view.options.network_json, c->policy) == 0);
+}
+
+/* Clients see the lists that are in force: they are stored when the engine has taken the policy. It may
+ * have taken it and failed then, because atoll-egress does not answer: it holds when that does. */
 static void on_set(void *arg, const struct atoll_error *error)
 {
     struct change *c = arg;
@@ -128,12 +142,16 @@ static void on_set(void *arg, const struct atoll_error *error)
     struct atoll_error failure;
     json_t *facts;
 
-    if (!error && sandbox) {
+    if (sandbox && is_in_force(c, sandbox)) {
         facts = atoll_daytona_facts(sandbox);
         (void)json_object_update(facts, c->lists);
-        if (atoll_daytona_facts_store(c->call->engine, c->id, facts, &failure) < 0)
+        if (atoll_daytona_facts_store(c->call->engine, c->id, facts, &failure) < 0 && !error)
             error = &failure;
         json_decref(facts);
+    } else if (sandbox && !error) {
+        (void)atoll_fail(&failure, ATOLL_ERR_ABORTED, EBUSY,
+                         "another request changed the network settings meanwhile: try again");
+        error = &failure;
     }
     atoll_daytona_done(c->call, error);
     change_free(c);
@@ -142,7 +160,6 @@ static void on_set(void *arg, const struct atoll_error *error)
 void atoll_daytona_set_network(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
     struct change *c = atoll_api_alloc(sizeof(*c));
-    ATOLL_AUTOFREE char *policy = NULL;
     struct atoll_sandbox_view view = {0};
     struct settings s = {0};
     struct atoll_error error;
@@ -155,7 +172,7 @@ void atoll_daytona_set_network(struct atoll_api_call *call, const uint8_t *bytes
         r = take_lists(&s, c->lists, &error);
     atoll_body_done(&body);
     if (r == 0)
-        r = make_policy(c, &policy, &error);
+        r = make_policy(c, &c->policy, &error);
     if (r < 0) {
         atoll_api_fail(call, &error);
         change_free(c);
@@ -165,5 +182,5 @@ void atoll_daytona_set_network(struct atoll_api_call *call, const uint8_t *bytes
     if (view.options.network == ATOLL_NETWORK_NONE)
         on_set(c, NULL); /* it has no network: networkBlockAll is set */
     else
-        atoll_engine_set_network(call->engine, c->id, policy, on_set, c);
+        atoll_engine_set_network(call->engine, c->id, c->policy, on_set, c);
 }

@@ -93,10 +93,14 @@ static void destroy(struct atoll_api_call *call)
     char id[sizeof(call->params.id)], owner[65];
     struct atoll_daytona *daytona = atoll_daytona_of(call->api);
     struct atoll_engine *engine = call->engine;
+    struct atoll_daytona_waiting *waiting;
     struct atoll_error error;
 
     (void)snprintf(id, sizeof(id), "%s", call->params.id);
     (void)snprintf(owner, sizeof(owner), "%s", atoll_api_owner_of(engine, id));
+    waiting = atoll_daytona_waiting_find(call->api, owner, id);
+    if (waiting) /* it is being made: neither this daemon nor the next one makes it again */
+        atoll_daytona_waiting_drop(waiting);
     /* The view shows the end. Without it, in a sandbox that stops already, the destroy waits. */
     (void)!atoll_daytona_change(engine, id, "destroyed", json_true(), &error);
     atoll_daytona_reply_sandbox(call, 200, id);

@@ -58,8 +58,8 @@ void atoll_daytona_set_backing_up(const struct atoll_api *api, const char *sandb
 #define ATOLL_DAYTONA_BACKUP "backup-" /* name of the snapshot, with the id of the sandbox */
 void atoll_daytona_drop_backup(struct atoll_engine *engine, const char *owner,
                                const char *sandbox_id);
-/* Removes one whose sandbox has ended and which no other sandbox uses any more. False: there is none. */
-bool atoll_daytona_drop_orphaned_backup(struct atoll_engine *engine);
+/* Removes one whose sandbox has ended and which no other sandbox uses any more, if there is one. */
+void atoll_daytona_drop_orphaned_backup(struct atoll_engine *engine);
 
 /* errors.c: fail() of both protocols. */
 void atoll_daytona_fail(struct atoll_api_call *call, int status, const struct atoll_error *error);

@@ -198,7 +198,8 @@ static void sweep(void *arg)
         atoll_sandbox_get(sandbox, &view);
     soon = *id && (!sandbox || view.state == ATOLL_SANDBOX_STOPPING);
     /* A sandbox that was made from it may have used it when its own sandbox ended. */
-    (void)atoll_daytona_drop_orphaned_backup(engine);
+    if (!soon)
+        atoll_daytona_drop_orphaned_backup(engine);
     atoll_timer_set(&daytona->sweep, daytona->api->config.loop, soon ? 1 : SWEEP_MS, sweep,
                     daytona);
 }

@@ -92,11 +92,26 @@ static void set_policy(void *arg)
         atoll_steps_done(&c->steps, NULL);
 }
 
+/* Another request may have changed it meanwhile, and was answered that its policy holds. */
+static bool policy_is_ours(const struct change *c)
+{
+    struct atoll_vercel_box box;
+    const char *now;
+    bool ours;
+
+    if (!c->policy_is_set || !atoll_vercel_box_get(c->call->engine, c->id, &box))
+        return false;
+    now = box.view.options.network_json;
+    ours = now && c->policy ? strcmp(now, c->policy) == 0 : !now && !c->policy;
+    atoll_vercel_box_done(&box);
+    return ours;
+}
+
 static void undo_policy(void *arg)
 {
     struct change *c = arg;
 
-    if (c->policy_is_set)
+    if (policy_is_ours(c))
         atoll_engine_set_network(c->call->engine, c->id, c->policy_before, undone, c);
     else
         atoll_steps_done(&c->steps, NULL);

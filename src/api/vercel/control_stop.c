@@ -186,6 +186,15 @@ static void done(void *arg, const struct atoll_error *error)
     free(s);
 }
 
+/* Clients may write milliseconds as 1e6. */
+static int64_t milliseconds(const json_t *object, const char *name, int64_t otherwise)
+{
+    const json_t *value = json_object_get(object, name);
+    double ms = json_number_value(value);
+
+    return !json_is_number(value) ? otherwise : ms >= (double)INT64_MAX ? INT64_MAX : (int64_t)ms;
+}
+
 /* The retention of automatic snapshots. Returns how long a new one is kept; 0: for ever. */
 static int64_t read_retention(const json_t *facts, struct atoll_vercel_retention *ret)
 {
@@ -193,8 +202,8 @@ static int64_t read_retention(const json_t *facts, struct atoll_vercel_retention
 
     ret->count = (size_t)ATOLL_MAX(atoll_fact_number(last, "count", 1), INT64_C(1));
     ret->evicted_stay = json_is_false(json_object_get(last, "deleteEvicted"));
-    ret->evicted_ms = atoll_fact_number(facts, "snapshotExpiration", 0);
-    return atoll_fact_number(last, "expiration", ret->evicted_ms);
+    ret->evicted_ms = milliseconds(facts, "snapshotExpiration", 0);
+    return milliseconds(last, "expiration", ret->evicted_ms);
 }
 
 static void start(struct atoll_api_call *call, int64_t number, bool asked, int64_t expires_unix_ms)
