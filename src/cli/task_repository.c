@@ -149,6 +149,18 @@ static int send_bundle(struct atoll_cli *cli, const char *task, const char *sand
     return r;
 }
 
+/* Whether it still waits for the repository: what failed may be the answer alone. */
+static bool wants_source(struct atoll_cli *cli, const char *task)
+{
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    struct atoll_link_target target;
+    struct atoll_error ignored;
+
+    return atoll_link_target(&target, &ignored, "/api/tasks/%s", task) < 0 ||
+           atoll_cli_call(cli, "GET", target.text, NULL, &reply, &ignored) < 0 ||
+           json_is_true(json_object_get(reply, "wants_source"));
+}
+
 int atoll_cli_task_send(struct atoll_cli *cli, const char *task, const char *directory,
                         const char *branch, struct atoll_error *err)
 {
@@ -161,6 +173,8 @@ int atoll_cli_task_send(struct atoll_cli *cli, const char *task, const char *dir
     if (r != 0)
         return r < 0 ? r : 0;
     r = send_bundle(cli, task, sandbox, directory, branch, err);
+    if (r < 0 && !wants_source(cli, task))
+        return 0;
     if (r < 0 && atoll_link_target(&target, &ignored, "/api/tasks/%s/cancel", task) == 0)
         (void)!atoll_cli_call(cli, "POST", target.text, NULL, &reply, &ignored);
     return r;

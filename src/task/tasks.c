@@ -566,9 +566,12 @@ static void drop_sandbox(struct atoll_task *task)
 {
     struct atoll_engine *engine = task->tasks->config.engine;
     const char *id = atoll_task_fact(task, "sandbox_id");
+    struct atoll_error ignored;
 
-    if (!atoll_task_text(task, "sandboxId") && atoll_engine_find(engine, id))
+    if (!atoll_task_text(task, "sandboxId") && atoll_engine_find(engine, id)) {
+        (void)!atoll_engine_set_name(engine, id, "", &ignored); /* the other one can have it now */
         atoll_engine_destroy(engine, id, "a task that begins anew", ignore, NULL);
+    }
     (void)json_object_del(task->facts, "sandbox_id");
 }
 

@@ -139,11 +139,12 @@ def test_cancel(rest):
 
 def test_a_retry_from_the_first_step(rest, sandbox):
     """It gets another sandbox; that of the try before is removed, unless it was given."""
-    task = run(rest, "[ -e again ]")
+    task = run(rest, "[ -e again ]", sandbox={"name": "one-of-a-task"})
     first = task["sandbox_id"]
     assert rest.call("POST", f"/api/tasks/{task['id']}/retry", {"step": "sandbox"}).status == 202
     task = get(rest, task["id"], wait="true")
-    assert task["state"] == "failed" and task["sandbox_id"] != first, task
+    assert task["state"] == "failed" and task["step"] == "run" and task["sandbox_id"] != first, task
+    assert rest.call("GET", "/api/sandboxes/one-of-a-task").json["id"] == task["sandbox_id"]
     wait_until(lambda: rest.call("GET", f"/api/sandboxes/{first}", ended="false").status == 404, 30, lambda: "it runs on")
     rest.call("DELETE", f"/api/sandboxes/{task['sandbox_id']}")
     task = run(rest, "exit 1", sandboxId=sandbox)
