@@ -375,6 +375,18 @@ def test_git(mcp):
     assert mcp.tool("git_status")["isError"]  # the home is no repository
 
 
+def test_git_with_large_and_unusual_results(mcp):
+    """A NUL in a patch is a character; a list that is too long for the model is in the structured result."""
+    mcp.tool("run_command", command="git init -qb main odd; cd odd; echo 'a diff' > .gitattributes; printf 'x\\0y\\n' > a; git add .; "
+             "git -c user.name=a -c user.email=b commit -qm x; printf 'x\\0z\\n' > a")
+    diff = mcp.tool("git_diff", path="odd")
+    assert "-x\0y\n+x\0z\n" in data_of(diff)["patch"] and "-x\ufffdy\n+x\ufffdz\n" in text_of(diff)
+    mcp.tool("run_command", command="cd odd; for i in $(seq 2000); do : > $(printf 'n%.0s' $(seq 100))$i; done")
+    status = mcp.tool("git_status", path="odd")
+    assert len(data_of(status)["files"]) == 2001
+    assert text_of(status).endswith(" bytes of JSON: they are in the structured result"), text_of(status)[:200]
+
+
 def test_the_memory_of_a_swarm(rest, mcp, daemon):
     swarm = rest.post("/api/swarms", {"tasks": [], "memory": {"a": 1, "b": [2]}, "leaseSeconds": 600}).json["id"]
     assert data_of(mcp.tool("swarm_memory_get", swarm=swarm))["memory"] == {"a": 1, "b": [2]}

@@ -261,8 +261,9 @@ void atoll_tool_finish_data(struct atoll_tool_call *call, json_t *data)
     struct atoll_buf text;
 
     atoll_buf_init(&text, DATA_TEXT_MAX);
-    if (dumped)
-        (void)!atoll_buf_appends(&text, dumped);
+    if (dumped && atoll_buf_appends(&text, dumped) < 0)
+        (void)!atoll_buf_appendf(&text, "%zu bytes of JSON: they are in the structured result",
+                                 strlen(dumped));
     free(dumped);
     atoll_tool_finish(call, &text, data, false);
 }

@@ -65,7 +65,7 @@ static void done(void *arg, const struct atoll_git_result *result, const struct 
     if (!atoll_git_view(&out, result))
         data = json_pack("{s:s}", "exec_id", result->exec_id);
     else if (out.error == 0)
-        data = atoll_json_load(atoll_buf_head(&text), atoll_buf_size(&text), 0, NULL);
+        data = atoll_json_load(atoll_buf_head(&text), atoll_buf_size(&text), JSON_ALLOW_NUL, NULL);
     atoll_buf_done(&text);
     if (!data)
         atoll_tool_refuse(call, ATOLL_ERR_RESOURCE_EXHAUSTED, "the result of git is too long");

@@ -49,7 +49,7 @@ int atoll_tool_show_path(const struct atoll_tool_call *call, const char *path,
  * NULL: {}. */
 void atoll_tool_finish(struct atoll_tool_call *call, struct atoll_buf *text, json_t *data,
                        bool is_error);
-/* The text is the same JSON: models read it well. */
+/* The text is the same JSON, which models read well; or its size, if it is too long for them. */
 void atoll_tool_finish_data(struct atoll_tool_call *call, json_t *data);
 void atoll_tool_finish_image(struct atoll_tool_call *call, struct atoll_buf *text, json_t *data,
                              bool is_error, const char *image);
