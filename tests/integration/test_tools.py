@@ -387,6 +387,17 @@ def test_git_with_large_and_unusual_results(mcp):
     assert text_of(status).endswith(" bytes of JSON: they are in the structured result"), text_of(status)[:200]
 
 
+def test_tools_that_only_read(mcp):
+    hints = {tool["name"]: tool["annotations"]["readOnlyHint"] for tool in mcp.ask("tools/list")["result"]["tools"]}
+    assert hints["git_log"] and hints["read_file"] and hints["download_file"]
+    # Filters of the repository run.
+    assert not hints["git_status"] and not hints["git_diff"] and not hints["git_push"]
+    mcp.tool("run_command", command="git init -qb main filtered; cd filtered; echo 'a filter=f' > .gitattributes; echo 1 > a; git add .; "
+             "git config filter.f.clean 'touch /tmp/ran; cat'; echo 2 > a")
+    data_of(mcp.tool("git_diff", path="filtered"))
+    assert data_of(mcp.tool("get_file_info", path="/tmp/ran"))["type"] == "file"
+
+
 def test_the_memory_of_a_swarm(rest, mcp, daemon):
     swarm = rest.post("/api/swarms", {"tasks": [], "memory": {"a": 1, "b": [2]}, "leaseSeconds": 600}).json["id"]
     assert data_of(mcp.tool("swarm_memory_get", swarm=swarm))["memory"] == {"a": 1, "b": [2]}

@@ -25,7 +25,7 @@ static const struct atoll_tool_arg bash_args[] = {
     OPTIONAL("description", NULL, TEXT, 0, "What the command does, in a few words."),
     OPTIONAL("run_in_background", "background", FLAG, 0,
              "Return at once with an id for BashOutput and KillShell."),
-    OPTIONAL("cwd", NULL, TEXT, 0, "Working directory; the user's home if not given."),
+    OPTIONAL("cwd", NULL, TEXT, 0, "Working directory; that of the sandbox if not given."),
     OPTIONAL("env", NULL, ENV, 0, "More environment variables."),
     {0},
 };
@@ -87,12 +87,12 @@ static const struct atoll_tool_arg web_fetch_args[] = {
 };
 static const struct atoll_tool_arg glob_args[] = {
     TEXT("pattern", NULL, "A pattern for paths, such as **/*.c or src/*.h."),
-    OPTIONAL("path", NULL, TEXT, 0, "The directory to search; the user's home if not given."),
+    OPTIONAL("path", NULL, TEXT, 0, "The directory to search; the working directory if not given."),
     {0},
 };
 static const struct atoll_tool_arg grep_args[] = {
     TEXT("pattern", NULL, "An extended regular expression."),
-    OPTIONAL("path", NULL, TEXT, 0, "The file or directory; the user's home if not given."),
+    OPTIONAL("path", NULL, TEXT, 0, "The file or directory; the working directory if not given."),
     OPTIONAL("glob", NULL, TEXT, 0, "Only files whose name matches, such as *.js."),
     OPTIONAL("output_mode", NULL, TEXT, 0,
              "content (lines), files_with_matches (if not given) or count."),
@@ -162,7 +162,8 @@ static const struct atoll_tool_arg upload_args[] = {
     {0},
 };
 
-#define REPOSITORY OPTIONAL("path", NULL, TEXT, 0, "The repository; the user's home if not given.")
+#define REPOSITORY \
+    OPTIONAL("path", NULL, TEXT, 0, "The repository; the working directory if not given.")
 #define FILES(about) OPTIONAL("files", NULL, TEXTS, 0, about)
 #define CREDENTIALS                                                          \
     OPTIONAL("username", NULL, TEXT, 0, "At the server of the repository."), \
@@ -250,6 +251,7 @@ static const struct atoll_tool_arg remember_args[] = {
     {0},
 };
 
+/* Git runs the filters of .git/config (filter.NAME.clean) for git_status and git_diff: these do not only read. */
 const struct atoll_tool atoll_tools[] = {
     {"Bash", "run_command", "Runs a shell command in the sandbox and returns its output.",
      bash_args, false, false, atoll_tool_run_bash, NULL},
@@ -306,10 +308,10 @@ const struct atoll_tool atoll_tools[] = {
      path_args, true, false, atoll_tool_run_download_file, NULL},
     {NULL, "git_clone", "Clones a repository into the sandbox.", git_clone_args, false, false,
      atoll_tool_run_git, NULL},
-    {NULL, "git_status", "The branch, and the files that have changed.", git_args, true, false,
+    {NULL, "git_status", "The branch, and the files that have changed.", git_args, false, false,
      atoll_tool_run_git, NULL},
     {NULL, "git_diff", "What has changed since it was staged, or between two commits.",
-     git_diff_args, true, false, atoll_tool_run_git, NULL},
+     git_diff_args, false, false, atoll_tool_run_git, NULL},
     {NULL, "git_log", "Commits, the newest first.", git_log_args, true, false, atoll_tool_run_git,
      NULL},
     {NULL, "git_branches", "Branches, and which one is checked out.", git_args, true, false,
