@@ -13,6 +13,7 @@
  */
 #define DOWNLOAD_MAX ((size_t)8 * 1024 * 1024)
 #define SHOWN_MAX ((size_t)256 * 1024)
+/* As the body of a message, in which base64 stands for less than 12 MiB. */
 #define UPLOAD_MAX ((size_t)16 * 1024 * 1024)
 #define NEW_MODE 0644
 
@@ -206,7 +207,7 @@ static bool decode(struct uploading *u)
     if (r < 0)
         atoll_tool_refuse(u->call, ATOLL_ERR_INVALID_ARGUMENT,
                           r == -EINVAL ? "content is not base64 with padding"
-                                       : "content is longer than 16 MiB");
+                                       : "content is too long");
     return r >= 0;
 }
 
