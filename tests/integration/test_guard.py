@@ -132,6 +132,10 @@ def test_rules_about_paths(rest):
     assert use(rest, box, "Read", file_path="/etc/passwd").status == 200
     for path in (".ssh/id", "/home/user/.ssh/id", "a/.env", ".env", "../user/.ssh/id"):
         assert use(rest, box, "Read", file_path=path).status == 403, path
+    for path in ("~/.ssh/id", "~/a/../.ssh/id", "~/.env"):
+        refused = use(rest, box, "Read", file_path=path)
+        assert refused.status == 403 and "is not allowed" in refused.error["message"], path
+    assert "is not allowed" not in use(rest, box, "Read", file_path="a/~/.ssh/id").error["message"]
     # What is moved has two paths; names of other servers are the same tools.
     client = Mcp(rest)
     client.begin()
@@ -147,6 +151,18 @@ def test_rules_about_paths(rest):
     # Mapped paths are those of the sandbox.
     mapped = rest.post(f"/api/sandboxes/{box}/tools/Write?map=/repo:/etc", {"file_path": "/repo/x", "content": ""})
     assert mapped.status == 403
+
+
+def test_relative_paths_begin_at_the_working_directory(rest):
+    """As the agent has it: below the working directory of the sandbox, and "~" is the home."""
+    box = make(rest, {"rules": [{"decision": "deny", "path": "/work/secret/**"}, {"decision": "deny", "path": "~/.ssh/**"}]}, workdir="/work")
+    for tool, arguments in (("Read", {"file_path": "secret/k"}), ("Write", {"file_path": "./x/../secret/k", "content": ""}),
+                            ("Read", {"file_path": "~/.ssh/k"}), ("LS", {"path": "secret/k"}), ("Glob", {"pattern": "*", "path": "secret/k"}),
+                            ("Grep", {"pattern": "x", "path": "secret/k"}), ("Grep", {"pattern": "x", "path": "../home/user/.ssh/k"})):
+        refused = use(rest, box, tool, **arguments)
+        assert refused.status == 403 and "rule" in refused.error["message"], (tool, arguments, refused.body)
+    assert use(rest, box, "Write", file_path=".ssh/k", content="").status == 200
+    assert bash(rest, box, "cat /work/.ssh/k").json["is_error"] is False
 
 
 def test_the_policy_of_the_tenant_holds_everywhere(rest):

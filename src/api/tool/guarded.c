@@ -33,22 +33,35 @@ static const char *command_of(const struct atoll_tool_call *call, const json_t *
                : NULL;
 }
 
+/* As the agent does it (agent/path.c): relative paths begin where commands do, and "~" is the home. git and grep have
+ * arguments instead, in which "~" is a name. */
 static int make_absolute(const struct atoll_tool_call *call, const char *given,
                          char out[static ATOLL_TOOL_PATH_MAX], struct atoll_error *err)
 {
+    bool is_argument =
+        call->tool->run == atoll_tool_run_git || call->tool->run == atoll_tool_run_grep;
     char inside[ATOLL_TOOL_PATH_MAX];
+    const char *base = call->start, *rest = inside;
     int r = atoll_tool_path(call, given, inside, err);
 
     if (r < 0)
         return r;
-    if (snprintf(out, ATOLL_TOOL_PATH_MAX, "%s%s%s", *inside == '/' ? "" : call->home,
-                 *inside == '/' ? "" : "/", inside) >= ATOLL_TOOL_PATH_MAX)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
-                          "a path must have at most %d bytes", ATOLL_TOOL_PATH_MAX - 80);
+    if (*inside == '/') {
+        base = "";
+    } else if (!is_argument && *inside == '~' && (inside[1] == '/' || !inside[1])) {
+        base = call->home;
+        rest++;
+    }
+    if (snprintf(out, ATOLL_TOOL_PATH_MAX, "%s%s%s", base, *base && *rest != '/' ? "/" : "",
+                 rest) >= ATOLL_TOOL_PATH_MAX)
+        return atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
+            "a path must have at most %d bytes, with the directory in which it begins",
+            ATOLL_TOOL_PATH_MAX - 1);
     return 0;
 }
 
-/* The file or directory; without such an argument, the tool uses the user's home, or no file at all. */
+/* The file or directory; without such an argument, the tool uses the working directory, or no file at all. */
 static int find_path(struct atoll_tool_call *call, const json_t *args,
                      struct atoll_guard_subject *ret, struct atoll_error *err)
 {
@@ -62,8 +75,6 @@ static int find_path(struct atoll_tool_call *call, const json_t *args,
         given = text_of(args, names[i]);
     if (!given && call->tool->run != atoll_tool_run_glob && call->tool->run != atoll_tool_run_grep)
         return 0;
-    if (!given && !call->outside)
-        given = call->home;
     r = make_absolute(call, given ? given : ".", call->path, err);
     if (r == 0 && target)
         r = make_absolute(call, target, call->target, err);
@@ -121,8 +132,8 @@ static void finished(void *arg, const char *text, const json_t *data, bool is_er
 
 static const struct atoll_guard_ops ops = {check, describe, decided, finished};
 
-/* The home of the default user, for "~" in rules. */
-static void find_home(struct atoll_tool_call *call, const struct atoll_sandbox_view *view)
+/* The home of the default user, which "~" is in rules and paths; and where its relative paths begin. */
+static void find_start(struct atoll_tool_call *call, const struct atoll_sandbox_view *view)
 {
     const char *user = view->options.user ? view->options.user : "user";
 
@@ -130,6 +141,8 @@ static void find_home(struct atoll_tool_call *call, const struct atoll_sandbox_v
         (void)snprintf(call->home, sizeof(call->home), "/root");
     else
         (void)snprintf(call->home, sizeof(call->home), "/home/%.64s", user);
+    (void)snprintf(call->start, sizeof(call->start), "%s",
+                   view->options.workdir ? view->options.workdir : call->home);
 }
 
 void atoll_tool_guard(struct atoll_tool_call *call)
@@ -145,7 +158,7 @@ void atoll_tool_guard(struct atoll_tool_call *call)
     }
     if (sandbox)
         atoll_sandbox_get(sandbox, &view);
-    find_home(call, &view);
+    find_start(call, &view);
     guarded = atoll_guard_call_begin(
         call->api->config.guard,
         &(struct atoll_guard_request){.tenant = call->tenant,

@@ -21,6 +21,7 @@ struct atoll_tool_call {
     char *image;                      /* owned; of the result, while interceptors see it */
     /* See guarded.c. */
     char path[ATOLL_TOOL_PATH_MAX], target[ATOLL_TOOL_PATH_MAX], home[80];
+    char start[ATOLL_TOOL_PATH_MAX]; /* where relative paths begin */
     /* Ends what the tool waits for; its callbacks still come. NULL: nothing can be ended. */
     void (*stop)(struct atoll_tool_call *call);
     void *state; /* the tool's */
