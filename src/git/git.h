@@ -58,6 +58,10 @@ enum atoll_git_op {
 /* "clone", "branch create", …, for messages. */
 const char *atoll_git_op_name(enum atoll_git_op op);
 
+#define ATOLL_GIT_NAME_MAX 256
+/* The directory that a clone of the URL makes if the request has no path; "": unknown, and the clone fails. Pure. */
+void atoll_git_clone_name(const char *url, char out[static ATOLL_GIT_NAME_MAX]);
+
 struct atoll_git_credentials {
     const char *username, *password; /* password NULL: no credentials */
     /* The only server that gets them, as "github.com" or "host:8443". NULL: that of the URL of a

@@ -107,3 +107,14 @@ int atoll_git_url_split(const char *text, struct atoll_git_url *ret, struct atol
         ret->name[0] = '\0';
     return 0;
 }
+
+void atoll_git_clone_name(const char *url, char out[static ATOLL_GIT_NAME_MAX])
+{
+    struct atoll_git_url parts;
+    struct atoll_error error;
+
+    *out = '\0';
+    if (atoll_git_url_split(url, &parts, &error) == 0)
+        memcpy(out, parts.name, sizeof(parts.name));
+    explicit_bzero(&parts, sizeof(parts)); /* the URL may have a password */
+}

@@ -11,7 +11,7 @@ struct atoll_git_url {
     char text[ATOLL_GIT_URL_MAX];   /* without user name and password */
     bool http;                      /* http or https */
     char server[ATOLL_GIT_URL_MAX]; /* http: "https://host:port"; else "" */
-    char name[256];                 /* of the directory that a clone makes; "": unknown */
+    char name[ATOLL_GIT_NAME_MAX];  /* of the directory that a clone makes; "": unknown */
     /* From the URL, decoded; "" if it has none. */
     char username[ATOLL_GIT_SECRET_MAX], password[ATOLL_GIT_SECRET_MAX];
 };

@@ -8,8 +8,13 @@
 #include "base/memory.h"
 #include "guard/match.h"
 
+_Static_assert(ATOLL_GUARD_COMMAND_MAX == ATOLL_SHELL_TEXT_MAX,
+               "what is made must be unclear, too");
+
 #define REASON_MAX 200
 #define WORK_MAX ((size_t)2 * 1000 * 1000) /* steps of one decision: a few milliseconds */
+#define PATHS_WORK_MAX \
+    ((size_t)50 * 1000 * 1000) /* of files of one decision: bytes of path times pattern */
 #define PATH_MAX_BYTES 4096
 
 struct rule {
@@ -361,16 +366,37 @@ const struct atoll_guard_hook *atoll_guard_policy_hook(const struct atoll_guard_
 
 /* Deciding. */
 
+static bool has_name(const json_t *tools, const char *name)
+{
+    for (size_t i = 0; name && i < json_array_size(tools); i++)
+        if (atoll_glob_match(json_string_value(json_array_get(tools, i)), name))
+            return true;
+    return false;
+}
+
 static bool names_tool(const json_t *tools, const struct atoll_guard_subject *subject)
 {
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const char *pattern = json_string_value(json_array_get(tools, i));
+    return !tools || has_name(tools, subject->tool) || has_name(tools, subject->mcp_name);
+}
 
-        if ((subject->tool && atoll_glob_match(pattern, subject->tool)) ||
-            (subject->mcp_name && atoll_glob_match(pattern, subject->mcp_name)))
+/* Rules that ask or deny are also about other ways to do the same. */
+static bool is_about(const struct rule *rule, const struct atoll_guard_subject *subject)
+{
+    if (names_tool(rule->tools, subject))
+        return true;
+    if (rule->verdict == ATOLL_GUARD_ALLOW)
+        return false;
+    for (const char *const *name = subject->like; name && *name; name++)
+        if (has_name(rule->tools, *name))
             return true;
-    }
-    return !tools;
+    return subject->command_is_made && rule->has_command &&
+           (has_name(rule->tools, "Bash") || has_name(rule->tools, "run_command"));
+}
+
+static bool is_about_commands(const struct rule *rule, const struct atoll_guard_subject *subject)
+{
+    return rule->has_command && is_about(rule, subject) &&
+           (!subject->command_is_made || rule->verdict != ATOLL_GUARD_ALLOW);
 }
 
 bool atoll_guard_hook_wants(const struct atoll_guard_hook *hook,
@@ -407,29 +433,81 @@ static void clean_path(const char *path, char out[static PATH_MAX_BYTES + 1])
     out[n] = '\0';
 }
 
-static bool match_one_path(const struct rule *rule, const char *given, const char *home)
+/* Whether what the pattern is about can be in the directory: as many components of the pattern as the directory has
+ * match it, without "**". Cuts the pattern there. */
+static bool is_above(const char *path, char *pattern)
 {
-    char path[PATH_MAX_BYTES + 1], pattern[2 * ATOLL_PATTERN_MAX + 2];
-    const char *p = rule->path;
+    char *at = pattern;
 
-    if (!given || strlen(given) > PATH_MAX_BYTES)
-        return false;
-    clean_path(given, path);
-    if (*p == '~')
-        (void)snprintf(pattern, sizeof(pattern), "%.*s%s", ATOLL_PATTERN_MAX, home, p + 1);
-    else
-        (void)snprintf(pattern, sizeof(pattern), "%s", p);
-    return atoll_glob_match_dots(*pattern == '/' ? pattern + 1 : pattern, path + 1);
+    for (const char *part = path; part && *part; part = strchr(part, '/')) {
+        size_t n;
+
+        part += *part == '/';
+        at += part > path && *at == '/';
+        n = strcspn(at, "/");
+        if (n == 0 || (n == 2 && memcmp(at, "**", 2) == 0))
+            return false;
+        at += n;
+    }
+    *at = '\0';
+    return !*path || atoll_glob_match_dots(pattern, path);
 }
 
-/* What is moved must be allowed at both paths; one of them is enough to ask or deny. */
-static bool match_path(const struct rule *rule, const struct atoll_guard_subject *subject)
+/* given: NULL or absolute. Rules that ask or deny are also about a path that is too long to be compared. */
+static bool match_one_path(const struct rule *rule, const struct atoll_guard_subject *subject,
+                           const char *given)
 {
-    bool found = match_one_path(rule, subject->path, subject->home);
+    char path[PATH_MAX_BYTES + 1], text[2 * ATOLL_PATTERN_MAX + 2], *pattern = text;
+    const char *p = rule->path;
+    bool allows = rule->verdict == ATOLL_GUARD_ALLOW;
 
-    if (!subject->target || found != (rule->verdict == ATOLL_GUARD_ALLOW))
-        return found;
-    return match_one_path(rule, subject->target, subject->home);
+    if (!given)
+        return false;
+    if (strlen(given) > PATH_MAX_BYTES)
+        return !allows;
+    clean_path(given, path);
+    if (*p == '~')
+        (void)snprintf(text, sizeof(text), "%.*s%s", ATOLL_PATTERN_MAX, subject->home, p + 1);
+    else
+        (void)snprintf(text, sizeof(text), "%s", p);
+    pattern += *pattern == '/';
+    if (atoll_glob_match_dots(pattern, path + 1))
+        return true;
+    return subject->with_content && !allows && is_above(path + 1, pattern);
+}
+
+static bool match_file(const struct rule *rule, const struct atoll_guard_subject *subject,
+                       const char *name, size_t *work)
+{
+    char path[2 * PATH_MAX_BYTES + 2];
+    size_t cost;
+
+    if (!name || strlen(name) > PATH_MAX_BYTES || strlen(subject->path) > PATH_MAX_BYTES)
+        return rule->verdict != ATOLL_GUARD_ALLOW;
+    (void)snprintf(path, sizeof(path), "%s%s%s", *name == '/' ? "" : subject->path,
+                   *name == '/' ? "" : "/", name);
+    cost = (strlen(path) + 1) * (strlen(rule->path) + 1);
+    if (*work < cost) {
+        *work = 0;
+        return rule->verdict != ATOLL_GUARD_ALLOW;
+    }
+    *work -= cost;
+    return match_one_path(rule, subject, path);
+}
+
+/* A call about several paths must be allowed at all of them; one of them is enough to ask or deny. */
+static bool match_path(const struct rule *rule, const struct atoll_guard_subject *subject,
+                       size_t *work)
+{
+    bool found = match_one_path(rule, subject, subject->path);
+    bool allows = rule->verdict == ATOLL_GUARD_ALLOW;
+
+    if (subject->target && found == allows)
+        found = match_one_path(rule, subject, subject->target);
+    for (size_t i = 0; found == allows && subject->path && i < json_array_size(subject->files); i++)
+        found =
+            match_file(rule, subject, json_string_value(json_array_get(subject->files, i)), work);
+    return found;
 }
 
 static void take(const struct atoll_guard_policy *policy, const struct rule *rule,
@@ -462,7 +540,7 @@ static void take_unclear(const struct atoll_guard_policy *policy, const char *wh
 }
 
 /* The strictest of the rules that match, first one first. False: none does. command NULL: rules about the whole
- * call. */
+ * call. *work bounds what is compared. */
 static bool apply_rules(const struct atoll_guard_policy *policy,
                         const struct atoll_guard_subject *subject,
                         const struct atoll_shell_command *command, size_t *work,
@@ -475,8 +553,9 @@ static bool apply_rules(const struct atoll_guard_policy *policy,
         enum atoll_match match = ATOLL_MATCH_YES;
         struct atoll_guard_decision one;
 
-        if (rule->has_command != (command != NULL) || !names_tool(rule->tools, subject) ||
-            (rule->path && !match_path(rule, subject)))
+        if (command ? !is_about_commands(rule, subject)
+                    : rule->has_command || !is_about(rule, subject) ||
+                          (rule->path && !match_path(rule, subject, work)))
             continue;
         if (command)
             match = atoll_pattern_match(&rule->command, command, work);
@@ -506,7 +585,7 @@ static bool has_command_rules(const struct atoll_guard_policy *policy,
                               const struct atoll_guard_subject *subject)
 {
     for (size_t i = 0; i < policy->rule_count; i++)
-        if (policy->rules[i].has_command && names_tool(policy->rules[i].tools, subject))
+        if (is_about_commands(&policy->rules[i], subject))
             return true;
     return false;
 }
@@ -545,7 +624,8 @@ void atoll_guard_decide(const struct atoll_guard_policy *policy,
                         const struct atoll_guard_subject *subject, struct atoll_guard_decision *ret)
 {
     struct atoll_guard_decision whole = {0};
-    bool by_rule = apply_rules(policy, subject, NULL, NULL, &whole);
+    size_t work = PATHS_WORK_MAX;
+    bool by_rule = apply_rules(policy, subject, NULL, &work, &whole);
 
     if (!by_rule)
         take_default(policy, &whole);

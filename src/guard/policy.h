@@ -12,6 +12,7 @@ struct atoll_guard_policy;
 #define ATOLL_GUARD_POLICY_MAX ((size_t)64 * 1024) /* of its JSON */
 #define ATOLL_GUARD_RULES_MAX 64
 #define ATOLL_GUARD_HOOKS_MAX 8
+#define ATOLL_GUARD_COMMAND_MAX ((size_t)64 * 1024) /* a longer command is unclear */
 #define ATOLL_GUARD_ASK_S 120
 #define ATOLL_GUARD_ASK_S_MAX 3600
 
@@ -51,7 +52,14 @@ struct atoll_guard_subject {
     const char *command;         /* a text for a shell; NULL: it has none */
     const char *path;            /* absolute, of the sandbox; NULL: it has none */
     const char *target;          /* likewise: the new path of what is moved */
-    const char *home;            /* absolute: what "~" is in rules */
+    const json_t *files; /* more paths: names in the directory `path`, or absolute; NULL: none */
+    bool with_content;   /* what is below path and target is moved or removed, too */
+    const char *home;    /* absolute: what "~" is in rules */
+    /* For rules that ask or deny: names of tools that do the same, ends with NULL; NULL: none. */
+    const char *const *like;
+    /* The tool runs no shell, and the command is what it would be in one. Rules that ask or deny are about it, those
+     * that name Bash as well. */
+    bool command_is_made;
 };
 bool atoll_guard_hook_wants(const struct atoll_guard_hook *hook,
                             const struct atoll_guard_subject *subject);

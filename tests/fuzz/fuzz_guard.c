@@ -45,15 +45,24 @@ static void check_policy(const char *bytes, size_t n, const char *command)
     char *text;
 
     if (json && atoll_guard_policy_parse(json, &policy, &err) == 0) {
-        const struct atoll_guard_subject subject = {.tool = "Bash",
-                                                    .mcp_name = "run_command",
-                                                    .command = command,
-                                                    .path = "/home/user/../x/./y",
-                                                    .home = "/home/user"};
+        static const char *const like[] = {"Write", NULL};
+        struct atoll_guard_subject subject = {.tool = "Bash",
+                                              .mcp_name = "run_command",
+                                              .command = command,
+                                              .path = "/home/user/../x/./y",
+                                              .home = "/home/user"};
         atoll_guard_decide(policy, &subject, &one);
         atoll_guard_decide(policy, &subject, &two);
         FUZZ_CHECK(one.verdict == two.verdict && strcmp(one.by, two.by) == 0);
         FUZZ_CHECK(one.verdict == ATOLL_GUARD_ALLOW || *one.reason);
+        /* More paths and names make no decision weaker. */
+        subject.like = like;
+        subject.with_content = true;
+        subject.target = "/etc/passwd";
+        subject.files = json_object_get(json, "rules");
+        atoll_guard_decide(policy, &subject, &two);
+        FUZZ_CHECK(two.verdict >= one.verdict);
+        FUZZ_CHECK(two.verdict == ATOLL_GUARD_ALLOW || *two.reason);
         shown = atoll_guard_policy_show(policy);
         text = json_dumps(shown, JSON_COMPACT);
         FUZZ_CHECK(text && !strstr(text, "\"secret\""));

@@ -2,10 +2,38 @@
  * Messages of MCP clients and the arguments of tools. The input is a message; its params are also taken as the
  * arguments of every tool, and what is accepted must fit the table.
  */
+#include <stdlib.h>
 #include <string.h>
 #include "api/mcp/mcp_internal.h"
 #include "api/tool/tool_internal.h"
 #include "fuzz.h"
+#include "guard/shell.h"
+
+/* A call as a command is read as one program with the arguments as they are. */
+static void check_command(const struct atoll_tool *tool, const json_t *args)
+{
+    char *text = atoll_tool_as_command(tool, args);
+    const char *path = json_string_value(json_object_get(args, "path"));
+    struct atoll_shell shell;
+    struct atoll_error err;
+
+    if (text && atoll_shell_parse(text, strlen(text), &shell, &err) == 0) {
+        FUZZ_CHECK(shell.count > 0);
+        for (size_t i = 0; i < shell.count; i++) {
+            const struct atoll_shell_command *c = &shell.commands[i];
+
+            FUZZ_CHECK(!c->runs_others);
+            FUZZ_CHECK(strcmp(c->words[0].text, shell.commands[0].words[0].text) == 0);
+            for (size_t k = 0; k < c->count; k++)
+                FUZZ_CHECK(!c->words[k].many && !strchr(c->words[k].text, ATOLL_SHELL_HOLE));
+            if (strcmp(tool->mcp_name, "delete_file") == 0)
+                FUZZ_CHECK(strcmp(c->words[c->count - 1].text, path) == 0);
+        }
+    }
+    if (text)
+        atoll_shell_done(&shell);
+    free(text);
+}
 
 static void check_arguments(const struct atoll_tool *tool, bool mcp, const json_t *given)
 {
@@ -21,6 +49,7 @@ static void check_arguments(const struct atoll_tool *tool, bool mcp, const json_
         for (const struct atoll_tool_arg *arg = tool->args; arg->name; arg++)
             FUZZ_CHECK(!arg->required || json_object_get(args, arg->name));
         FUZZ_CHECK(json_object_size(args) <= json_object_size(given));
+        check_command(tool, args);
     }
     json_decref(args);
 }

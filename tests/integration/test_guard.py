@@ -165,6 +165,84 @@ def test_relative_paths_begin_at_the_working_directory(rest):
     assert bash(rest, box, "cat /work/.ssh/k").json["is_error"] is False
 
 
+def allowed(client, box, tool, /, **arguments):
+    """Whether the guard lets the call of a tool pass; the tool itself may fail."""
+    said = client.tool(tool, sandbox=box, **arguments)
+    return not (said["isError"] and "this call is not allowed" in said["content"][0]["text"])
+
+
+def test_rules_hold_for_tools_that_do_the_same(rest):
+    """What a rule says of Write, Read or a command holds for the tools of MCP that do it in another way."""
+    client = Mcp(rest)
+    client.begin()
+    env = {"decision": "deny", "tools": ["Write", "Edit"], "path": "**/.env"}
+    box = make(rest, {"rules": [env, {"decision": "deny", "tools": "read_file", "path": "/etc/shadow*"}]})
+    for tool, arguments in (("upload_file", {"path": "a/.env", "content": ""}), ("file_upload", {"file_path": ".env", "content": ""}),
+                            ("move_file", {"source": "x", "destination": "a/.env"}), ("delete_file", {"path": "~/.env"}),
+                            ("create_folder", {"path": ".env"}), ("download_file", {"path": "/etc/shadow"}),
+                            ("move_file", {"source": "/etc/shadow-", "destination": "x"})):
+        assert not allowed(client, box, tool, **arguments), (tool, arguments)
+    assert allowed(client, box, "download_file", path=".env") and allowed(client, box, "upload_file", path="env", content="")
+    listed = make(rest, {"default": "deny", "rules": [{"decision": "allow", "tools": ["Write", "Bash"]},
+                                                      {"decision": "allow", "command": "rm *"}]})
+    assert allowed(client, listed, "write_file", path="x", content="")
+    assert not allowed(client, listed, "upload_file", path="x", content="") and not allowed(client, listed, "delete_file", path="x")
+
+
+def test_rules_about_commands_hold_for_tools_that_do_the_same(rest):
+    client = Mcp(rest)
+    client.begin()
+    box = make(rest, {"rules": [deny("git push * --force *"), deny("rm -rf *"), deny("mv * \"it's mine\""), deny("git add * secret *"),
+                                deny("git commit * -m *wip*", tools="Bash"), deny("git clone *example.org*")]})
+    for tool, arguments, passes in (
+            ("git_push", {"remote": "origin", "branch": "main", "force": True}, False), ("git_push", {"remote": "origin", "branch": "main"}, True),
+            ("delete_file", {"path": "x", "recursive": True}, False), ("delete_file", {"path": "x"}, True),
+            ("move_file", {"source": "x", "destination": "it's mine"}, False), ("move_file", {"source": "x", "destination": "its mine"}, True),
+            ("git_add", {"files": ["a", "secret", "b"]}, False), ("git_add", {"files": ["a", "secrets"]}, True),
+            ("git_commit", {"message": "more wip"}, False), ("git_commit", {"message": "done"}, True),
+            ("git_clone", {"url": "https://example.org/x"}, False)):
+        assert allowed(client, box, tool, **arguments) == passes, (tool, arguments)
+    # The first rule of docs/interception.md; the human sees the call.
+    asks = make(rest, {"rules": [{"decision": "ask", "command": "git push *"}], "askSeconds": 1})
+    said = client.tool("git_push", sandbox=asks, remote="origin", branch="main")
+    assert said["isError"] and "no user allowed it in time" in said["content"][0]["text"], said
+    assert calls(rest, asks)[0]["state"] == "denied" and calls(rest, asks)[0]["tool"] == "git_push"
+    # What is too long to be taken apart is unclear.
+    strict = make(rest, {"rules": [deny("git push *")], "unclear": "deny"})
+    assert not allowed(client, strict, "git_commit", message="x" * 70000)
+    assert allowed(client, strict, "git_commit", message="x" * 60000)
+
+
+def test_directories_that_are_moved_or_removed(rest):
+    """What is in them moves with them."""
+    client = Mcp(rest)
+    client.begin()
+    box = make(rest, {"rules": [{"decision": "deny", "path": "~/.ssh/**"}]})
+    assert bash(rest, box, "mkdir -p .ssh other; touch .ssh/id").status == 200
+    for tool, arguments in (("move_file", {"source": "/home/user/.ssh", "destination": "/tmp/s"}), ("move_file", {"source": ".ssh/", "destination": "s"}),
+                            ("move_file", {"source": "other", "destination": ".ssh"}), ("move_file", {"source": "~", "destination": "/tmp/h"}),
+                            ("delete_file", {"path": "/home/user", "recursive": True}), ("delete_file", {"path": "/", "recursive": True})):
+        assert not allowed(client, box, tool, **arguments), (tool, arguments)
+    assert allowed(client, box, "list_files", path=".ssh")
+    assert allowed(client, box, "delete_file", path="other", recursive=True)
+    assert bash(rest, box, "ls .ssh; ls -d other").json["text"].startswith("id\n")
+
+
+def test_paths_of_git(rest):
+    """Without a path, git works in the working directory; files are below the path."""
+    client = Mcp(rest)
+    client.begin()
+    rules = [{"decision": "deny", "path": path} for path in ("/work", "/repo/secret/**", "/work/clone", "**/.env")]
+    box = make(rest, {"rules": rules}, workdir="/work")
+    for tool, arguments, passes in (
+            ("git_status", {}, False), ("git_log", {"path": "."}, False), ("git_status", {"path": "/repo"}, True),
+            ("git_diff", {"path": "/repo", "files": ["a", "secret/k"]}, False), ("git_diff", {"path": "/repo", "files": ["a"]}, True),
+            ("git_diff", {"path": "../repo/b", "files": ["../secret/k"]}, False), ("git_add", {"path": "/repo", "files": ["/x/.env"]}, False),
+            ("git_log", {"path": "/repo", "files": [".env"]}, False), ("git_clone", {"url": "/srv/clone.git"}, False),
+            ("git_clone", {"url": "/srv/clone.git", "path": "other"}, True), ("git_status", {"path": "~"}, True)):
+        assert allowed(client, box, tool, **arguments) == passes, (tool, arguments)
+
+
 def test_the_policy_of_the_tenant_holds_everywhere(rest):
     try:
         assert rest.get("/api/tools/policy").json == {}

@@ -89,6 +89,7 @@ static void test_urls(void **state)
         {"HTTP://a@b@h/r", "r", "HTTP://h/r"},
     };
     static struct atoll_git_url url;
+    char name[ATOLL_GIT_NAME_MAX];
     struct atoll_error error;
 
     (void)state;
@@ -97,6 +98,10 @@ static void test_urls(void **state)
         assert_string_equal(url.name, rows[i].name);
         assert_string_equal(url.text, rows[i].rest);
     }
+    atoll_git_clone_name("https://u:p@h/a/r.git", name);
+    assert_string_equal(name, "r");
+    atoll_git_clone_name("https://u:%0a@h/r", name);
+    assert_string_equal(name, "");
     assert_true(atoll_git_url_split("https://u:%0a@h/r", &url, &error) < 0);
     assert_true(atoll_git_url_split("https://u:%zz@h/r", &url, &error) < 0);
     assert_true(atoll_git_url_split("https:///r", &url, &error) < 0);

@@ -5,7 +5,7 @@
 static void test_corpus(void **state)
 {
     (void)state;
-    replay_corpus("tests/fuzz/corpus/tools", 14);
+    replay_corpus("tests/fuzz/corpus/tools", 16);
 }
 
 int main(void)

@@ -19,6 +19,7 @@ static void call_free(struct atoll_tool_call *call)
     free(call->outside);
     free(call->inside);
     free(call->image);
+    free(call->command);
     free(call);
 }
 

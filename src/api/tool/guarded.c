@@ -3,6 +3,7 @@
 #include <string.h>
 #include "api/api_internal.h"
 #include "api/tool/tool_internal.h"
+#include "git/git.h"
 #include "guard/guard.h"
 
 /*
@@ -67,32 +68,68 @@ static int find_path(struct atoll_tool_call *call, const json_t *args,
 {
     static const char *const names[] = {"file_path", "path", "notebook_path"};
     bool moves = call->tool->run == atoll_tool_run_move_file;
+    bool is_git = call->tool->run == atoll_tool_run_git;
     const char *given = moves ? text_of(args, "source") : NULL;
     const char *target = moves ? text_of(args, "destination") : NULL;
+    char clone[ATOLL_GIT_NAME_MAX];
     int r;
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(names) && !given; i++)
         given = text_of(args, names[i]);
-    if (!given && call->tool->run != atoll_tool_run_glob && call->tool->run != atoll_tool_run_grep)
+    if (!given && !is_git && call->tool->run != atoll_tool_run_glob &&
+        call->tool->run != atoll_tool_run_grep)
         return 0;
+    if (!given && is_git && strcmp(call->tool->mcp_name, "git_clone") == 0) {
+        atoll_git_clone_name(text_of(args, "url"), clone);
+        given = clone;
+    }
     r = make_absolute(call, given ? given : ".", call->path, err);
     if (r == 0 && target)
         r = make_absolute(call, target, call->target, err);
     ret->path = call->path;
     ret->target = r == 0 && target ? call->target : NULL;
+    ret->files = is_git ? json_object_get(args, "files") : NULL;
+    ret->with_content = moves || (call->tool->run == atoll_tool_run_delete_file &&
+                                  json_is_true(json_object_get(args, "recursive")));
     return r;
+}
+
+/* Tools that do to files what others do, too. */
+static const char *const *like(const struct atoll_tool_call *call)
+{
+    static const char *const reads[] = {"Read", "read_file", NULL};
+    static const char *const writes[] = {"Write", "write_file", NULL};
+    static const char *const both[] = {"Write", "write_file", "Read", "read_file", NULL};
+    const struct {
+        void (*run)(struct atoll_tool_call *call);
+        const char *const *names;
+    } rows[] = {
+        {atoll_tool_run_download_file, reads},  {atoll_tool_run_upload_file, writes},
+        {atoll_tool_run_create_folder, writes}, {atoll_tool_run_delete_file, writes},
+        {atoll_tool_run_move_file, both}, /* what was not readable may be so at its new path */
+    };
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++)
+        if (rows[i].run == call->tool->run)
+            return rows[i].names;
+    return NULL;
 }
 
 static int describe(void *arg, const json_t *args, struct atoll_guard_subject *ret,
                     struct atoll_error *err)
 {
     struct atoll_tool_call *call = arg;
+    const char *command = command_of(call, args);
 
+    free(call->command);
+    call->command = command ? NULL : atoll_tool_as_command(call->tool, args);
     *ret = (struct atoll_guard_subject){
         .tool = call->tool->name,
         .mcp_name = call->tool->mcp_name,
-        .command = command_of(call, args),
+        .command = command ? command : call->command,
+        .command_is_made = call->command != NULL,
         .home = call->home,
+        .like = like(call),
     };
     return find_path(call, args, ret, err);
 }

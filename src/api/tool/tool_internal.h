@@ -22,6 +22,7 @@ struct atoll_tool_call {
     /* See guarded.c. */
     char path[ATOLL_TOOL_PATH_MAX], target[ATOLL_TOOL_PATH_MAX], home[80];
     char start[ATOLL_TOOL_PATH_MAX]; /* where relative paths begin */
+    char *command;                   /* owned; of atoll_tool_as_command() */
     /* Ends what the tool waits for; its callbacks still come. NULL: nothing can be ended. */
     void (*stop)(struct atoll_tool_call *call);
     void *state; /* the tool's */
@@ -64,6 +65,9 @@ void atoll_tool_deliver(struct atoll_tool_call *call, const struct atoll_tool_re
                         const struct atoll_error *error);
 /* guarded.c: asks the guard, and runs the tool if it may run. */
 void atoll_tool_guard(struct atoll_tool_call *call);
+
+/* as_command.c: the call as a command of a shell, owned by the caller; NULL: the tool is like no command. Pure. */
+char *atoll_tool_as_command(const struct atoll_tool *tool, const json_t *args) ATOLL_MUST_CHECK;
 
 /* A text from bytes of a sandbox; those that are not UTF-8, and NUL, become U+FFFD. */
 json_t *atoll_tool_json_bytes(const void *bytes, size_t n);
