@@ -5,7 +5,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -15,6 +14,7 @@ from conftest import ROOT, wait_until
 
 sys.path.insert(1, str(ROOT / "tests" / "integration"))
 
+from browser import browser  # noqa: E402
 from listening import listening_daemon  # noqa: E402
 from rest import Rest  # noqa: E402
 
@@ -30,9 +30,9 @@ def need_packages():
                 pass
         except (urllib.error.URLError, TimeoutError) as e:
             pytest.skip(f"{url} cannot be reached: {e}")
-    for program in ("mmdebstrap", "chromium"):
+    for program, package in (("mmdebstrap", "mmdebstrap"), ("chromedriver", "chromium-driver")):
         if not shutil.which(program):
-            pytest.skip(f"{program} is not installed")
+            pytest.skip(f"{package} is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -56,20 +56,9 @@ def ask(daemon, *arguments):
 def see_page(daemon, box, port, says):
     """Waits until a browser shows a text at this port."""
     url = ask(daemon, "preview", box, str(port))
-    profile = tempfile.mkdtemp(prefix="atoll-browser-")
-    shown = []
-
-    def is_shown():
-        done = subprocess.run(
-            ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-             f"--user-data-dir={profile}", "--virtual-time-budget=20000", "--dump-dom", url],
-            capture_output=True, text=True, timeout=120)
-        shown[:] = [done.stdout]
-        return says in done.stdout
-    try:
-        wait_until(is_shown, 120, lambda: f"not on the page: {shown}")
-    finally:
-        shutil.rmtree(profile, ignore_errors=True)
+    with browser() as shown:
+        shown.open(url)
+        wait_until(lambda: says in shown.text(), 120, lambda: f"not on the page: {shown.text()}")
 
 
 def answers(daemon, box, port):
