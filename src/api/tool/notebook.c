@@ -86,7 +86,7 @@ static json_t *new_cell(const json_t *notebook, const char *source, const char *
     char id[CELL_ID_LEN + 1];
 
     if (cell && json_integer_value(json_object_get(notebook, "nbformat")) >= 4 && minor >= 5) {
-        atoll_rand_id(id, sizeof(id));
+        atoll_rand_id(id, CELL_ID_LEN);
         (void)json_object_set_new(cell, "id", json_string(id));
     }
     if (cell)
