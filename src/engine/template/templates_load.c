@@ -305,6 +305,7 @@ void atoll_templates_init(struct atoll_engine *engine)
     struct atoll_template_tables *t = &engine->template_tables;
 
     atoll_map_init(&t->templates);
+    atoll_list_init(&t->removals);
     atoll_map_init(&t->versions);
     atoll_map_init(&t->layers.map);
     atoll_map_init(&t->steps.map);
@@ -317,6 +318,7 @@ void atoll_templates_done(struct atoll_engine *engine)
     size_t pos = 0;
 
     atoll_timer_cancel(&engine->template_tables.collector);
+    atoll_versions_done(engine);
     while ((t = atoll_map_next(&engine->template_tables.templates, &pos)) != NULL) {
         ATOLL_LIST_FOREACH (&t->tags, node)
             free(ATOLL_CONTAINER_OF(node, struct atoll_tag, node));

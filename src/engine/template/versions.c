@@ -219,6 +219,7 @@ struct atoll_version *atoll_version_free(struct atoll_version *v)
 /* Removal. */
 
 struct removal {
+    struct atoll_list node; /* in removals: the end of the daemon ends them */
     unsigned waiting;
     bool failed;
     struct atoll_error error; /* the first one */
@@ -227,6 +228,19 @@ struct removal {
     struct atoll_engine *engine;
     char *layers; /* owned: of a version, until they are released; or NULL */
 };
+
+static void removal_free(struct removal *r)
+{
+    atoll_list_remove(&r->node);
+    free(r->layers);
+    free(r);
+}
+
+void atoll_versions_done(struct atoll_engine *engine)
+{
+    ATOLL_LIST_FOREACH (&tables(engine)->removals, node)
+        removal_free(ATOLL_CONTAINER_OF(node, struct removal, node));
+}
 
 static void part_removed(void *arg, const struct atoll_error *error)
 {
@@ -239,8 +253,7 @@ static void part_removed(void *arg, const struct atoll_error *error)
     if (--r->waiting > 0)
         return;
     r->done(r->arg, r->failed ? &r->error : NULL);
-    free(r->layers);
-    free(r);
+    removal_free(r);
 }
 
 /* Succeeds if the provider is not configured any more. */
@@ -289,6 +302,7 @@ void atoll_version_discard(struct atoll_engine *engine, struct atoll_version *v,
     struct removal *r = atoll_alloc(sizeof(*r));
 
     *r = (struct removal){.waiting = 1, .done = done, .arg = arg, .engine = engine};
+    atoll_list_push_back(&tables(engine)->removals, &r->node);
     atoll_pool_leave_version(engine, v);
     ATOLL_LIST_FOREACH (&t->tags, node)
         if (tag_at(node)->version == v)
@@ -388,6 +402,7 @@ static void remove_all(struct atoll_engine *engine, struct atoll_template *t, at
     }
     r = atoll_alloc(sizeof(*r));
     *r = (struct removal){.waiting = 1, .done = done, .arg = arg, .engine = engine};
+    atoll_list_push_back(&tables(engine)->removals, &r->node);
     for (; left > 0; left--) { /* the template is freed with its last version */
         r->waiting++;
         atoll_version_discard(engine, version_at(t->versions.next), part_removed, r);

@@ -88,6 +88,7 @@ struct atoll_template_tables {
     struct atoll_layer_table layers;
     struct atoll_step_table steps;
     struct atoll_timer collector;
+    struct atoll_list removals; /* of versions, in progress; see versions.c */
     uint64_t tags, removed_versions;
 };
 
@@ -160,6 +161,8 @@ void atoll_version_link(struct atoll_engine *engine, struct atoll_template *t,
 void atoll_tag_set(struct atoll_engine *engine, struct atoll_version *v, const char *tag);
 void atoll_tag_remove(struct atoll_engine *engine, struct atoll_tag *tag);
 struct atoll_version *atoll_version_free(struct atoll_version *v);
+/* Ends removals in progress, without their done. The layers are removed by the next daemon. */
+void atoll_versions_done(struct atoll_engine *engine);
 /* Removes it from memory with its tags, and what only it used: layers, files, the image at the
  * provider. Its row is gone. done is called once, when these are removed. */
 void atoll_version_discard(struct atoll_engine *engine, struct atoll_version *v,
