@@ -22,7 +22,7 @@ static const char unpack_script[] =
 struct making {
     struct atoll_steps steps;
     struct atoll_api_call *call;
-    struct atoll_options options; /* a copy, during the first step */
+    struct atoll_options options; /* a copy */
     json_t *source;               /* referenced, or NULL */
     char id[ATOLL_ID_LEN + 1];
     struct atoll_collect collect;
@@ -70,7 +70,6 @@ static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll
         refusal.kind = ATOLL_ERR_INVALID_ARGUMENT;
         error = &refusal;
     }
-    atoll_options_free(&m->options);
     if (!error) {
         atoll_sandbox_get(sandbox, &view);
         (void)snprintf(m->id, sizeof(m->id), "%s", view.id);
@@ -208,8 +207,29 @@ static const struct atoll_step steps[] = {
     {"opening its ports", open_ports, NULL},
 };
 
-static void forgotten(void *arg ATOLL_UNUSED, const struct atoll_error *error ATOLL_UNUSED)
+static void making_free(struct making *m)
 {
+    atoll_options_free(&m->options);
+    json_decref(m->source);
+    free(m);
+}
+
+/* The client did not get the answer. If it has repeated the request meanwhile, this call is that of the
+ * repeated one, and the name is free again. */
+static void unmade(void *arg, const struct atoll_error *error)
+{
+    struct making *m = arg;
+
+    if (atoll_api_client_is_gone(m->call)) {
+        atoll_api_drop(m->call);
+    } else if (error) {
+        atoll_api_fail(m->call, error);
+    } else {
+        m->steps.at = 0;
+        atoll_steps_start(&m->steps);
+        return;
+    }
+    making_free(m);
 }
 
 static void done(void *arg, const struct atoll_error *error)
@@ -217,18 +237,17 @@ static void done(void *arg, const struct atoll_error *error)
     struct making *m = arg;
     struct atoll_api_call *call = m->call;
 
+    if (!error && atoll_api_client_is_gone(call)) {
+        atoll_engine_destroy(call->engine, m->id, WHO_GONE, unmade, m);
+        return;
+    }
     if (error) {
         call->params.id[0] = '\0'; /* it does not exist */
         atoll_api_fail(call, error);
-    } else if (atoll_api_client_is_gone(call)) {
-        /* It did not get the answer, and repeats the request: the name must be free again. */
-        atoll_engine_destroy(call->engine, m->id, WHO_GONE, forgotten, NULL);
-        atoll_api_drop(call);
     } else {
         atoll_vercel_reply_box(call, m->id, false);
     }
-    json_decref(m->source);
-    free(m);
+    making_free(m);
 }
 
 void atoll_vercel_make(struct atoll_api_call *call, const struct atoll_options *options,
