@@ -51,7 +51,8 @@ static const struct {
     [ATOLL_GIT_NO_GIT] = {"no_git", ATOLL_ERR_FAILED_PRECONDITION, ENOEXEC,
                           "install git in the sandbox, or use a template that has it"},
     [ATOLL_GIT_TIMED_OUT] = {"timed_out", ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                             "give a larger timeoutSeconds"},
+                             "give a larger timeoutSeconds; see "
+                             "docs/troubleshooting.md"},
     [ATOLL_GIT_KILLED] = {"killed", ATOLL_ERR_ABORTED, ECANCELED, NULL},
 };
 

@@ -822,6 +822,17 @@ def test_streams_that_are_given_up_leave_the_command(rest, box):
     assert answer.lines[-1]["result"]["exit_code"] == 0
 
 
+def late_answer(rest, box):
+    """A request to a server that takes connections and says nothing."""
+    server = "import socket, time; s = socket.create_server(('127.0.0.1', 8098)); print('ready', flush=True); time.sleep(60)"
+    with Events(rest, f"{box}/execs?stream=true", "POST", json.dumps({"cmd": ["python3", "-c", server]})) as events:
+        while "ready" not in str(events.next()[2].get("data")):
+            pass
+        answer = rest.post(f"{box}/git/clone", {"url": "http://127.0.0.1:8098/x.git", "timeoutSeconds": 1})
+    assert answer.status == 504, answer.body
+    return answer
+
+
 def test_errors_lead_to_the_page_about_them(rest, box):
     """The page has a part for each kind, with what the message says."""
     page = (ROOT / "docs/troubleshooting.md").read_text()
@@ -830,7 +841,8 @@ def test_errors_lead_to_the_page_about_them(rest, box):
     git = rest.post(f"{box}/git/clone", {"url": "http://127.0.0.1:9/x.git"})
     for answer, heading, words in ((lost, "Sandbox not found", "does not exist"),
                                    (missing, "Module or program not found", "command not found"),
-                                   (git, "Git operations fail", "")):
+                                   (git, "Git operations fail", ""),
+                                   (late_answer(rest, box), "Command timed out", "")):
         assert answer.status >= 400 and words in answer.error["message"], answer.body
         assert "docs/troubleshooting.md" in answer.error["hint"], answer.body
         assert f"## {heading}\n" in page and words in page.partition(f"## {heading}\n")[2]

@@ -12,7 +12,7 @@ import tarfile
 import threading
 
 import pytest
-from daemons import spawn_of, wait_until
+from daemons import ROOT, spawn_of, wait_until
 from listening import listening_daemon
 from rest import Rest, WebSocket
 
@@ -234,6 +234,19 @@ def test_a_sandbox_whose_answer_was_lost_can_be_made_again(daemon, session, path
     listed = session.rest.get(BASE, namePrefix=name).json["sandboxes"]
     assert [s["currentSessionId"] for s in listed] == [again.json["session"]["id"]]
     assert session.rest.delete(f"{BASE}/{name}").status == 200
+
+
+def test_errors_lead_to_the_page_about_them(session):
+    page = (ROOT / "docs/troubleshooting.md").read_text()
+    gone = f"{BASE}/sessions/sbx_{'a' * 26}"
+    answers = [(session.rest.get(f"{BASE}/nosuch"), "Sandbox not found"), (session.rest.get(gone), "Sandbox not found"),
+               (session.rest.post(f"{BASE}/nosuch/fork", {}), "Sandbox not found"),
+               (session.rest.post(f"{gone}/cmd", {"command": "true"}), "Sandbox not found"),
+               (session.post("/cmd", {"command": "no-such-program"}), "Module or program not found"),
+               (session.rest.post(BASE, {"source": {"type": "git", "url": "http://127.0.0.1:9/x.git"}}), "Git operations fail")]
+    for answer, heading in answers:
+        assert 400 <= answer.status < 500 and "docs/troubleshooting.md" in answer.json["error"]["message"], answer.body
+        assert f"## {heading}\n" in page
 
 
 def test_errors_say_what_to_do(session):

@@ -136,7 +136,7 @@ static void reply(struct change *c)
         return;
     }
     if (!atoll_vercel_box_get(c->call->engine, c->id, &box)) {
-        atoll_vercel_refuse(c->call, 404, NULL, "Sandbox %.64s not found", c->id);
+        atoll_vercel_refuse_missing(c->call, "Sandbox", c->id);
         return;
     }
     atoll_api_reply_init(&buf, &out);
@@ -304,8 +304,7 @@ static int check(struct change *c, struct atoll_error *err)
     if (r < 0)
         return r;
     if (c->call->ended || !atoll_vercel_box_get(c->call->engine, c->id, &box))
-        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, 0, "Sandbox %.64s not found",
-                          c->call->params.template);
+        return atoll_vercel_missing("Sandbox", c->call->params.template, err);
     r = change_facts(c, box.facts, err);
     if (r == 0)
         r = atoll_facts_dump(&atoll_vercel_kind, box.facts, &text, err);
@@ -371,7 +370,7 @@ static void store(void *arg)
     int r;
 
     if (!atoll_vercel_box_get(c->call->engine, c->id, &box)) {
-        r = atoll_fail(&error, ATOLL_ERR_NOT_FOUND, 0, "Sandbox %.64s not found", c->id);
+        r = atoll_vercel_missing("Sandbox", c->id, &error);
     } else {
         r = store_all(c, &box, &error);
         atoll_vercel_box_done(&box);

@@ -83,7 +83,7 @@ void atoll_vercel_sandbox_fork(struct atoll_api_call *call, const uint8_t *bytes
     if (atoll_repeat_check(call, bytes, n, NULL))
         return;
     if (call->ended || !atoll_vercel_box_get(call->engine, call->params.id, &box)) {
-        atoll_vercel_refuse(call, 404, NULL, "Sandbox %.64s not found", call->params.template);
+        atoll_vercel_refuse_missing(call, "Sandbox", call->params.template);
         return;
     }
     if (atoll_vercel_create_decode(&body, bytes, n, &q, &error) < 0)

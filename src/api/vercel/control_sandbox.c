@@ -184,7 +184,7 @@ void atoll_vercel_sandbox_get(struct atoll_api_call *call, const uint8_t *body A
     bool wanted;
 
     if (call->ended || !atoll_vercel_box_get(call->engine, call->params.id, &box)) {
-        atoll_vercel_refuse(call, 404, NULL, "Sandbox %.64s not found", call->params.template);
+        atoll_vercel_refuse_missing(call, "Sandbox", call->params.template);
         return;
     }
     if (atoll_api_query_flag(call, "resume", &wanted, &error) < 0)
@@ -232,7 +232,7 @@ void atoll_vercel_sandbox_delete(struct atoll_api_call *call, const uint8_t *bod
     struct atoll_error error;
 
     if (call->ended || !atoll_vercel_box_get(call->engine, call->params.id, &box)) {
-        atoll_vercel_refuse(call, 404, NULL, "Sandbox %.64s not found", call->params.template);
+        atoll_vercel_refuse_missing(call, "Sandbox", call->params.template);
         return;
     }
     d = atoll_api_alloc(sizeof(*d));

@@ -70,7 +70,7 @@ static void reply_ended(struct atoll_api_call *call)
     if (r < 0)
         atoll_api_fail(call, &error);
     else
-        atoll_vercel_refuse(call, 404, NULL, "Session %.64s not found", call->params.name);
+        atoll_vercel_refuse_missing(call, "Session", call->params.name);
 }
 
 /* Whether the sandbox had that run. */
@@ -94,7 +94,7 @@ void atoll_vercel_session_get(struct atoll_api_call *call, const uint8_t *body A
     if (call->ended)
         reply_ended(call);
     else if (!exists(call, number))
-        atoll_vercel_refuse(call, 404, NULL, "Session %.64s not found", call->params.name);
+        atoll_vercel_refuse_missing(call, "Session", call->params.name);
     else
         atoll_vercel_reply_session(call, call->params.id, number);
 }
@@ -114,7 +114,7 @@ void atoll_vercel_session_stop(struct atoll_api_call *call, const uint8_t *body 
            box.view.state == ATOLL_SANDBOX_STOPPED || box.view.state == ATOLL_SANDBOX_STOPPING;
     atoll_vercel_box_done(&box);
     if (!exists(call, number))
-        atoll_vercel_refuse(call, 404, NULL, "Session %.64s not found", call->params.name);
+        atoll_vercel_refuse_missing(call, "Session", call->params.name);
     else if (over)
         atoll_vercel_reply_session(call, call->params.id, number); /* repeated, or too late */
     else
@@ -141,7 +141,7 @@ int atoll_vercel_extend(struct atoll_engine *engine, const char *id, int64_t mor
     int r;
 
     if (!atoll_vercel_box_get(engine, id, &box))
-        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, 0, "Sandbox %.64s not found", id);
+        return atoll_vercel_missing("Sandbox", id, err);
     record = atoll_vercel_session_record(box.facts, atoll_vercel_session_number(box.facts));
     timeout = atoll_fact_number(record, "timeout", ATOLL_VERCEL_TIMEOUT_MS) + more_ms;
     left = (box.view.expires_unix_ms ? box.view.expires_unix_ms - now : 0) + more_ms;

@@ -157,7 +157,7 @@ static void reply(struct stopping *s)
 
     if (!atoll_vercel_box_get(s->call->engine, s->id, &box)) {
         atoll_buf_done(&s->buf);
-        atoll_vercel_refuse(s->call, 404, NULL, "Sandbox %.64s not found", s->id);
+        atoll_vercel_refuse_missing(s->call, "Sandbox", s->id);
         return;
     }
     atoll_json_open(&s->out, NULL, '{');

@@ -78,6 +78,22 @@ void atoll_vercel_refuse_error(struct atoll_api_call *call, int status, const ch
     reply(call, status, code, error->text, *error->hint ? error->hint : NULL);
 }
 
+int atoll_vercel_missing(const char *what, const char *text, struct atoll_error *err)
+{
+    int r = atoll_engine_no_sandbox(text, err);
+
+    (void)snprintf(err->text, sizeof(err->text), "%s %.64s not found", what, text);
+    return r;
+}
+
+void atoll_vercel_refuse_missing(struct atoll_api_call *call, const char *what, const char *text)
+{
+    struct atoll_error error;
+
+    (void)!atoll_vercel_missing(what, text, &error);
+    atoll_vercel_refuse_error(call, 404, NULL, &error);
+}
+
 /* Errors that protocols.c marks by their errno, and those that name a snapshot which is gone. */
 static const struct {
     int errnum, status;

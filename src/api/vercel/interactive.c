@@ -59,8 +59,7 @@ static int admit(struct atoll_api_call *call, struct atoll_error *err)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, 0, "?token= is not the token of this session");
     (void)snprintf(call->params.id, sizeof(call->params.id), "%s", id);
     if (!atoll_engine_find(call->engine, id))
-        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "Session %.64s not found",
-                          call->params.name);
+        return atoll_vercel_missing("Session", call->params.name, err);
     atoll_api_act_for_owner(call, ATOLL_SCOPE_WRITE, "token of the session");
     return 0;
 }

@@ -84,21 +84,18 @@ int atoll_vercel_state_error(const struct atoll_api_call *call, const struct ato
 
 /* Admission. */
 
-static int no_session(const char *text, struct atoll_error *err)
-{
-    return atoll_fail(err, ATOLL_ERR_NOT_FOUND, 0, "Session %.64s not found", text);
-}
-
 /* The sandbox of the session becomes that of the call. */
 static int enter_session(struct atoll_api_call *call, int64_t *ret_number, struct atoll_error *err)
 {
     char id[ATOLL_ID_LEN + 1];
 
     if (!atoll_vercel_sid_read(call->params.name, id, ret_number))
-        return no_session(call->params.name, err);
+        return atoll_vercel_missing("Session", call->params.name, err);
     (void)snprintf(call->params.id, sizeof(call->params.id), "%s", id);
     if (atoll_api_check_owner(call, err) < 0)
-        return err->kind == ATOLL_ERR_NOT_FOUND ? no_session(call->params.name, err) : -1;
+        return err->kind == ATOLL_ERR_NOT_FOUND
+                   ? atoll_vercel_missing("Session", call->params.name, err)
+                   : -1;
     return 0;
 }
 
@@ -120,7 +117,7 @@ int atoll_vercel_check_runs(const struct atoll_api_call *call, int64_t number,
     mark = number < current ? ATOLL_VERCEL_E_STOPPED : error_of_state(&v);
     json_decref(facts);
     if (number > current)
-        return no_session(call->params.name, err);
+        return atoll_vercel_missing("Session", call->params.name, err);
     if (mark)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, mark,
                           mark == ATOLL_VERCEL_E_STOPPED ? "Sandbox is stopped"
@@ -152,8 +149,7 @@ static int admit(struct atoll_api_call *call, struct atoll_error *err)
         (void)snprintf(call->params.id, sizeof(call->params.id), "%.64s", call->params.template);
         r = atoll_api_check_owner(call, err);
         if (r < 0 && err->kind == ATOLL_ERR_NOT_FOUND)
-            return atoll_fail(err, ATOLL_ERR_NOT_FOUND, 0, "Sandbox %.64s not found",
-                              call->params.template);
+            return atoll_vercel_missing("Sandbox", call->params.template, err);
         return r;
     }
     return atoll_api_check_owner(call, err);

@@ -31,6 +31,11 @@ void atoll_vercel_close(void *state);
 #define ATOLL_VERCEL_E_NO_SNAPSHOT ESTALE
 /* fail() of both protocols. */
 void atoll_vercel_fail(struct atoll_api_call *call, int status, const struct atoll_error *error);
+/* NOT_FOUND, with what may have become of it. what: "Sandbox" or "Session". */
+int atoll_vercel_missing(const char *what, const char *text,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Answers with it. */
+void atoll_vercel_refuse_missing(struct atoll_api_call *call, const char *what, const char *text);
 /* Why the session of the call refused a request of the engine: one of the above, or 0. */
 int atoll_vercel_state_error(const struct atoll_api_call *call, const struct atoll_error *error);
 /* Checks that this run of the sandbox of the call is the one that runs now. FAILED_PRECONDITION with one of

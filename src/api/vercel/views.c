@@ -265,7 +265,7 @@ void atoll_vercel_reply_box(struct atoll_api_call *call, const char *id, bool re
     int64_t number;
 
     if (!atoll_vercel_box_get(call->engine, id, &box)) {
-        atoll_vercel_refuse(call, 404, NULL, "Sandbox %.64s not found", id);
+        atoll_vercel_refuse_missing(call, "Sandbox", id);
         return;
     }
     number = atoll_vercel_session_number(box.facts);
@@ -289,7 +289,7 @@ void atoll_vercel_reply_session(struct atoll_api_call *call, const char *id, int
     struct atoll_json_out out;
 
     if (!atoll_vercel_box_get(call->engine, id, &box)) {
-        atoll_vercel_refuse(call, 404, NULL, "Session %.64s not found", call->params.name);
+        atoll_vercel_refuse_missing(call, "Session", call->params.name);
         return;
     }
     atoll_api_reply_init(&buf, &out);
