@@ -205,6 +205,96 @@ def test_a_session_whose_snapshot_is_being_made(daemon, session):
     assert session.post("/cmd", {"command": "true"}).json["error"]["code"] == "sandbox_stopped"
 
 
+def box_of(session):
+    return f"/api/sandboxes/{session.id.removeprefix('sbx_').split('_')[0]}"
+
+
+def reach_the_timeout(session):
+    assert session.rest.post(f"{box_of(session)}/timeout", {"seconds": 1}).status == 200
+    wait_until(lambda: session.rest.get(session.base).json["session"]["status"] == "stopped", 20, lambda: "it runs")
+
+
+def resume(session):
+    """The session that a client gets after an answer of 410."""
+    answer = session.rest.get(f"{BASE}/{session.name}", resume="true")
+    assert answer.status == 200, answer.body
+    session.id = answer.json["session"]["id"]
+    session.base = f"{BASE}/sessions/{session.id}"
+    return answer.json
+
+
+def forked(session, name):
+    answer = session.rest.post(f"{BASE}/{session.name}/fork", {"name": name})
+    assert answer.status == 200, answer.body
+    box = answer.json["session"]["id"].removeprefix("sbx_")
+    done = session.rest.post(f"/api/sandboxes/{box}/execs", {"cmd": ["cat", "/vercel/sandbox/file"]}, wait="true").json
+    assert session.rest.delete(f"{BASE}/{name}").status == 200
+    return done["stdout"], answer.json["session"].get("sourceSnapshotId")
+
+
+def test_a_session_that_reaches_its_timeout(session):
+    """It is stopped without a snapshot. A fork makes one, and a resume starts the disk itself."""
+    session.run("sh", "-c", "echo one >file")
+    reach_the_timeout(session)
+    for path in ("/cmd", "/fs/mkdir", "/extend-timeout"):
+        answer = session.post(path, {"command": "true", "path": "x", "duration": 1000})
+        assert (answer.status, answer.json["error"]["code"]) == (410, "sandbox_stopped")
+    view = session.rest.get(f"{BASE}/{session.name}").json
+    assert view["sandbox"]["status"] == "stopped" and "currentSnapshotId" not in view["sandbox"]
+    assert "snapshottedAt" not in view["session"]
+    text, source = forked(session, f"{session.name}-fork")
+    assert text == "one\n"
+    view = session.rest.get(f"{BASE}/{session.name}").json
+    assert view["sandbox"]["currentSnapshotId"] == source and view["session"]["snapshottedAt"] > 0
+    assert resume(session)["resumed"] is True
+    assert text_of(session.run("cat", "file")) == "one\n"
+
+
+def test_a_snapshot_from_before_the_timeout_is_not_needed(session):
+    """The disk is newer: forks have its files, also while it runs again, and the old snapshot may be gone."""
+    session.run("sh", "-c", "echo one >file")
+    old = session.post("/snapshot", {}).json["snapshot"]["id"]
+    assert resume(session)["session"]["sourceSnapshotId"] == old
+    session.run("sh", "-c", "echo two >file")
+    assert forked(session, f"{session.name}-old") == ("one\n", old)
+    reach_the_timeout(session)
+    assert session.rest.delete(f"{BASE}/snapshots/{old}").status == 200
+    assert "sourceSnapshotId" not in resume(session)["session"]
+    assert text_of(session.run("cat", "file")) == "two\n"
+    text, source = forked(session, f"{session.name}-new")
+    assert text == "two\n" and source not in (None, old)
+    session.run("sh", "-c", "echo three >file")
+    assert forked(session, f"{session.name}-again") == ("two\n", source)
+
+
+def test_a_snapshot_that_is_chosen_after_the_timeout_counts(session):
+    """The files of the session that reached its timeout are given up, by forks as by the next session."""
+    session.run("sh", "-c", "echo one >file")
+    chosen = session.post("/snapshot", {}).json["snapshot"]["id"]
+    resume(session)
+    session.run("sh", "-c", "echo two >file")
+    reach_the_timeout(session)
+    assert session.rest.call("PATCH", f"{BASE}/{session.name}", {"currentSnapshotId": chosen}).status == 200
+    assert forked(session, f"{session.name}-stopped") == ("one\n", chosen)
+    assert resume(session)["session"]["sourceSnapshotId"] == chosen
+    assert text_of(session.run("cat", "file")) == "one\n"
+    session.run("sh", "-c", "echo three >file")
+    assert forked(session, f"{session.name}-running") == ("one\n", chosen)
+
+
+def test_forks_at_the_same_time_after_a_timeout(session):
+    """One snapshot serves both."""
+    session.run("sh", "-c", "echo one >file")
+    reach_the_timeout(session)
+    got = []
+    threads = [threading.Thread(target=lambda i=i: got.append(forked(session, f"{session.name}-{i}"))) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [text for text, _ in got] == ["one\n"] * 2 and len({source for _, source in got}) == 1
+
+
 def test_a_silent_command_has_bytes_that_keep_its_connection(session):
     """A line feed comes before the end; then the command is told to end."""
     cid = session.start("sh", "-c", "until [ -e go ]; do sleep .1; done; echo done")

@@ -1,10 +1,13 @@
 /*
  * POST /sandboxes/{sandbox}/fork: a new sandbox with the settings of another one, except for those of the
- * request, and with the files of its current snapshot.
+ * request, and with the files of its current snapshot. If the disk that the source keeps is newer, it
+ * gets a snapshot first.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include "api/repeats.h"
 #include "api/vercel/control_create.h"
+#include "api/vercel/snapshots.h"
 #include "engine/json_memory.h"
 
 /* What the request leaves open comes from the source. The result borrows from the facts. */
@@ -73,12 +76,41 @@ static void fork_box(struct atoll_api_call *call, const struct atoll_vercel_box 
     json_decref(tags);
 }
 
+/* A fork whose source first gets a snapshot of its disk. */
+struct forking {
+    struct atoll_api_call *call;
+    struct atoll_body body;
+    struct atoll_vercel_create q; /* borrows from the body */
+};
+
+static void finish(struct forking *f)
+{
+    json_decref(f->q.answer_policy);
+    atoll_body_done(&f->body);
+    free(f);
+}
+
+static void copied(void *arg, const struct atoll_error *error)
+{
+    struct forking *f = arg;
+    struct atoll_vercel_box box;
+
+    if (error) {
+        atoll_api_fail(f->call, error);
+    } else if (!atoll_vercel_box_get(f->call->engine, f->call->params.id, &box)) {
+        atoll_vercel_refuse_missing(f->call, "Sandbox", f->call->params.template);
+    } else {
+        fork_box(f->call, &box, &f->q, &f->body);
+        atoll_vercel_box_done(&box);
+    }
+    finish(f);
+}
+
 void atoll_vercel_sandbox_fork(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
-    struct atoll_vercel_create q = {0};
     struct atoll_vercel_box box;
     struct atoll_error error;
-    struct atoll_body body;
+    struct forking *f;
 
     if (atoll_repeat_check(call, bytes, n, NULL))
         return;
@@ -86,11 +118,13 @@ void atoll_vercel_sandbox_fork(struct atoll_api_call *call, const uint8_t *bytes
         atoll_vercel_refuse_missing(call, "Sandbox", call->params.template);
         return;
     }
-    if (atoll_vercel_create_decode(&body, bytes, n, &q, &error) < 0)
-        atoll_api_fail(call, &error);
+    f = atoll_api_alloc(sizeof(*f));
+    f->call = call;
+    if (atoll_vercel_create_decode(&f->body, bytes, n, &f->q, &error) < 0)
+        copied(f, &error);
+    else if (atoll_vercel_disk_is_newer(&box))
+        atoll_vercel_disk_copy(call, &box, copied, f);
     else
-        fork_box(call, &box, &q, &body);
-    json_decref(q.answer_policy);
-    atoll_body_done(&body);
+        copied(f, NULL);
     atoll_vercel_box_done(&box);
 }

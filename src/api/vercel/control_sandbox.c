@@ -23,6 +23,7 @@ struct resuming {
     char *reference; /* of the version to restore; NULL: the disk is as it should be */
     bool failed;     /* it is to be stopped first */
     bool joins;      /* another request starts it already */
+    bool newer;      /* its disk has files that the current snapshot does not have */
 };
 
 static void make_stopped(void *arg)
@@ -94,7 +95,11 @@ static void add_session(void *arg)
     if (!r->joins && atoll_vercel_session_number(box.facts) == r->number) {
         (void)json_object_del(box.facts, "restore");
         atoll_vercel_session_add(box.facts, r->ended_unix_ms, timeout,
-                                 atoll_fact_text(box.facts, "currentSnapshotId"));
+                                 r->newer ? "" : atoll_fact_text(box.facts, "currentSnapshotId"));
+        if (r->reference)
+            (void)json_object_set_new(
+                atoll_vercel_session_record(box.facts, atoll_vercel_session_number(box.facts)),
+                "restored", json_true());
         result = atoll_vercel_facts_store(r->call->engine, r->id, box.facts, &error);
         if (result == 0)
             result = atoll_engine_set_timeout(r->call->engine, r->id,
@@ -123,7 +128,7 @@ static void resumed(void *arg, const struct atoll_error *error)
 }
 
 /* What the disk is to be replaced by: the current snapshot, if another one was chosen or the files of a
- * run are not kept; or what it was made from. */
+ * run are not kept; or what it was made from. A disk that is newer than the snapshot does not need it. */
 static int choose_files(struct atoll_api_call *call, const struct atoll_vercel_box *box, char **ret,
                         struct atoll_error *err)
 {
@@ -132,8 +137,12 @@ static int choose_files(struct atoll_api_call *call, const struct atoll_vercel_b
     bool keeps =
         atoll_fact_flag(box->facts, "persistent") && !atoll_fact_flag(box->facts, "restore");
     char *reference = NULL, name[ATOLL_IMAGE_NAME_MAX];
-    int r = *snapshot ? atoll_vercel_snapshot_reference(call, snapshot, &reference, err) : 0;
+    int r = 0;
 
+    if (atoll_vercel_disk_is_newer(box))
+        return 0;
+    if (*snapshot)
+        r = atoll_vercel_snapshot_reference(call, snapshot, &reference, err);
     if (r == 0 && !*snapshot && *origin) {
         const bool is_image = strcmp(origin, atoll_fact_text(box->facts, "image")) == 0;
         if (is_image)
@@ -159,6 +168,7 @@ static void resume(struct atoll_api_call *call, const struct atoll_vercel_box *b
     r->ended_unix_ms = box->view.paused_unix_ms ? box->view.paused_unix_ms : atoll_clock_unix_ms();
     r->failed = box->view.state == ATOLL_SANDBOX_FAILED;
     r->joins = box->view.state == ATOLL_SANDBOX_CREATING;
+    r->newer = atoll_vercel_disk_is_newer(box);
     if (!r->joins && choose_files(call, box, &r->reference, &error) < 0) {
         free(r);
         atoll_api_fail(call, &error);

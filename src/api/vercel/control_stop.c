@@ -29,7 +29,7 @@ struct stopping {
     struct atoll_json_out out;
 };
 
-static int note(struct stopping *s, const char *member, struct atoll_error *err)
+static int note_request(const struct stopping *s, struct atoll_error *err)
 {
     struct atoll_vercel_box box;
     json_t *record;
@@ -39,9 +39,7 @@ static int note(struct stopping *s, const char *member, struct atoll_error *err)
         return 0;
     record = atoll_vercel_session_record(box.facts, s->number);
     if (record) {
-        (void)json_object_set_new(record, member, json_integer(atoll_clock_unix_ms()));
-        if (s->made)
-            (void)json_object_set_new(box.facts, "currentSnapshotId", json_string(s->snapshot.id));
+        (void)json_object_set_new(record, "requestedStopAt", json_integer(atoll_clock_unix_ms()));
         r = atoll_vercel_facts_store(s->call->engine, s->id, box.facts, err);
     }
     atoll_vercel_box_done(&box);
@@ -86,7 +84,7 @@ static void snapshotted(void *arg, const struct atoll_template_view *view,
     }
     atoll_vercel_snapshot_of(view, &s->snapshot);
     s->made = true;
-    if (note(s, "snapshottedAt", &failure) < 0)
+    if (atoll_vercel_note_snapshot(s->call->engine, s->id, s->number, s->snapshot.id, &failure) < 0)
         error = &failure;
     else
         atoll_vercel_snapshots_trim(s->call->engine, s->id, &s->retention);
@@ -130,7 +128,7 @@ static void end_run(void *arg)
     struct stopping *s = arg;
     struct atoll_error error;
 
-    if (note(s, "requestedStopAt", &error) < 0) {
+    if (note_request(s, &error) < 0) {
         atoll_steps_done(&s->steps, &error);
     } else if (s->destroys) {
         view_last(s);
@@ -186,26 +184,6 @@ static void done(void *arg, const struct atoll_error *error)
     free(s);
 }
 
-/* Clients may write milliseconds as 1e6. */
-static int64_t milliseconds(const json_t *object, const char *name, int64_t otherwise)
-{
-    const json_t *value = json_object_get(object, name);
-    double ms = json_number_value(value);
-
-    return !json_is_number(value) ? otherwise : ms >= (double)INT64_MAX ? INT64_MAX : (int64_t)ms;
-}
-
-/* The retention of automatic snapshots. Returns how long a new one is kept; 0: for ever. */
-static int64_t read_retention(const json_t *facts, struct atoll_vercel_retention *ret)
-{
-    const json_t *last = json_object_get(facts, "keepLastSnapshots");
-
-    ret->count = (size_t)ATOLL_MAX(atoll_fact_number(last, "count", 1), INT64_C(1));
-    ret->evicted_stay = json_is_false(json_object_get(last, "deleteEvicted"));
-    ret->evicted_ms = milliseconds(facts, "snapshotExpiration", 0);
-    return milliseconds(last, "expiration", ret->evicted_ms);
-}
-
 static void start(struct atoll_api_call *call, int64_t number, bool asked, int64_t expires_unix_ms)
 {
     struct stopping *s = atoll_api_alloc(sizeof(*s));
@@ -215,7 +193,7 @@ static void start(struct atoll_api_call *call, int64_t number, bool asked, int64
 
     s->retention.count = 1;
     if (atoll_vercel_box_get(call->engine, call->params.id, &box)) {
-        keep = read_retention(box.facts, &s->retention);
+        keep = atoll_vercel_retention_read(box.facts, &s->retention);
         (void)snprintf(s->parent, sizeof(s->parent), "%.63s",
                        atoll_fact_text(box.facts, "currentSnapshotId"));
         destroys = !box.view.options.lifetime.persistent;

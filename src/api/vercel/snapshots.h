@@ -38,3 +38,16 @@ void atoll_vercel_view_snapshot(struct atoll_json_out *out, const char *key,
 /* A snapshot of the caller's tenant. False: it does not exist, or it has expired. */
 bool atoll_vercel_snapshot_find(const struct atoll_api_call *call, const char *text,
                                 struct atoll_template_view *ret);
+
+/* --- disk.c: the disk of a persistent sandbox --- */
+
+/* Which automatic snapshots stay. Returns how long a new one is kept; 0: for ever. */
+int64_t atoll_vercel_retention_read(const json_t *facts, struct atoll_vercel_retention *ret);
+/* Whether the disk has files of an ended run that the current snapshot does not have. */
+bool atoll_vercel_disk_is_newer(const struct atoll_vercel_box *box);
+/* Records the snapshot of the end of a run, which becomes the current one. */
+int atoll_vercel_note_snapshot(struct atoll_engine *engine, const char *id, int64_t number,
+                               const char *snapshot, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Takes such a snapshot now, of a disk that is newer. done may be called before this returns. */
+void atoll_vercel_disk_copy(const struct atoll_api_call *call, const struct atoll_vercel_box *box,
+                            atoll_done_fn *done, void *arg);

@@ -78,7 +78,8 @@ bool atoll_vercel_sid_read(const char *text, char *id, int64_t *ret_number);
 /* The number of the current run. */
 int64_t atoll_vercel_session_number(const json_t *facts);
 /* The record of a run; borrowed. NULL: it has none any more. Members: "n", "createdAt", "startedAt",
- * "stoppedAt", "requestedStopAt", "timeout" (ms), "sourceSnapshotId", "snapshottedAt". */
+ * "stoppedAt", "requestedStopAt", "timeout" (ms), "sourceSnapshotId", "snapshottedAt", "restored" (its disk
+ * was replaced when it started). */
 json_t *atoll_vercel_session_record(const json_t *facts, int64_t number);
 /* Adds the record of the next run, which becomes the current one. ended_unix_ms: when the one before
  * stopped; 0: this is the first. source: id of the snapshot that it started from, or "". */
