@@ -295,6 +295,19 @@ def test_forks_at_the_same_time_after_a_timeout(session):
     assert [text for text, _ in got] == ["one\n"] * 2 and len({source for _, source in got}) == 1
 
 
+def test_a_paused_sandbox_is_resumed_in_its_session(session):
+    cid = session.start("sh", "-c", "until [ -e go ]; do sleep .05; done; echo done")
+    assert session.rest.post(f"{box_of(session)}/pause").status == 200
+    answer = session.post("/cmd", {"command": "true"})
+    assert (answer.status, answer.json["error"]["code"]) == (410, "sandbox_stopped")
+    before = session.id
+    again = resume(session)
+    assert again["session"]["id"] == before and again["session"]["status"] == "running"
+    assert again["resumed"] is False  # what a client starts in a new session still runs
+    session.run("touch", "go")
+    assert session.wait(cid)["exitCode"] == 0
+
+
 def test_a_silent_command_has_bytes_that_keep_its_connection(session):
     """A line feed comes before the end; then the command is told to end."""
     cid = session.start("sh", "-c", "until [ -e go ]; do sleep .1; done; echo done")

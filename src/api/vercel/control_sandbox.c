@@ -23,7 +23,8 @@ struct resuming {
     char *reference; /* of the version to restore; NULL: the disk is as it should be */
     bool failed;     /* it is to be stopped first */
     bool joins;      /* another request starts it already */
-    bool newer;      /* its disk has files that the current snapshot does not have */
+    bool paused;
+    bool newer; /* its disk has files that the current snapshot does not have */
 };
 
 static void make_stopped(void *arg)
@@ -115,6 +116,9 @@ static const struct atoll_step steps[] = {
     {"recording the session", add_session, NULL},
 };
 
+/* A paused one continues its run, with all processes. */
+static const struct atoll_step continue_steps[] = {{"continuing the sandbox", start, NULL}};
+
 static void resumed(void *arg, const struct atoll_error *error)
 {
     struct resuming *r = arg;
@@ -122,7 +126,7 @@ static void resumed(void *arg, const struct atoll_error *error)
     if (error)
         atoll_api_fail(r->call, error);
     else
-        atoll_vercel_reply_box(r->call, r->id, true);
+        atoll_vercel_reply_box(r->call, r->id, !r->paused);
     free(r->reference);
     free(r);
 }
@@ -168,14 +172,18 @@ static void resume(struct atoll_api_call *call, const struct atoll_vercel_box *b
     r->ended_unix_ms = box->view.paused_unix_ms ? box->view.paused_unix_ms : atoll_clock_unix_ms();
     r->failed = box->view.state == ATOLL_SANDBOX_FAILED;
     r->joins = box->view.state == ATOLL_SANDBOX_CREATING;
+    r->paused = box->view.state == ATOLL_SANDBOX_PAUSED;
     r->newer = atoll_vercel_disk_is_newer(box);
-    if (!r->joins && choose_files(call, box, &r->reference, &error) < 0) {
+    if (!r->joins && !r->paused && choose_files(call, box, &r->reference, &error) < 0) {
         free(r);
         atoll_api_fail(call, &error);
         return;
     }
-    r->steps = (struct atoll_steps){
-        .steps = steps, .count = ATOLL_ARRAY_LEN(steps), .arg = r, .done = resumed};
+    r->steps = (struct atoll_steps){.steps = r->paused ? continue_steps : steps,
+                                    .count = r->paused ? ATOLL_ARRAY_LEN(continue_steps)
+                                                       : ATOLL_ARRAY_LEN(steps),
+                                    .arg = r,
+                                    .done = resumed};
     atoll_steps_start(&r->steps);
 }
 
@@ -183,7 +191,7 @@ static bool stands(const struct atoll_sandbox_view *v)
 {
     return v->options.lifetime.persistent &&
            (v->state == ATOLL_SANDBOX_STOPPED || v->state == ATOLL_SANDBOX_FAILED ||
-            v->state == ATOLL_SANDBOX_CREATING);
+            v->state == ATOLL_SANDBOX_PAUSED || v->state == ATOLL_SANDBOX_CREATING);
 }
 
 void atoll_vercel_sandbox_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
