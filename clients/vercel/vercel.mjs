@@ -10,10 +10,14 @@
 //   NAME.vercel.run/…                    a port of a sandbox: goes to ATOLL_URL, with the name in a header,
 //                                        since fetch() does not let its caller set Host
 //
+// routes[].url of a sandbox is below localhost where the operator has given previews no domain. Browsers resolve such
+// names to this host, Node leaves them to the system, which often does not: this file answers for it.
+//
 // The SDK reads no VERCEL_TOKEN. With one, and without VERCEL_OIDC_TOKEN, this file makes an OIDC token whose last
 // part it is: the daemon takes it as the key.
 //
 // Without ATOLL_URL it does nothing. `atoll vercel env` prints the variables.
+import dns from 'node:dns'
 import http from 'node:http'
 import https from 'node:https'
 import { syncBuiltinESMExports } from 'node:module'
@@ -147,6 +151,16 @@ function replaceWebSocket(atoll, key) {
   })
 }
 
+// RFC 6761, section 6.3: names below localhost are this host.
+function replaceLookup() {
+  const original = dns.lookup
+  dns.lookup = function lookup(hostname, ...rest) {
+    return original.call(this, /\.localhost\.?$/i.test(hostname) ? '127.0.0.1' : hostname, ...rest)
+  }
+  Object.defineProperties(dns.lookup, Object.getOwnPropertyDescriptors(original)) // util.promisify() has its own
+  syncBuiltinESMExports()
+}
+
 // Not signed, and valid until the year 2100.
 function offerToken({ ATOLL_API_KEY, VERCEL_TOKEN, VERCEL_TEAM_ID = 'team_atoll', VERCEL_PROJECT_ID = 'prj_atoll' }) {
   const key = ATOLL_API_KEY || VERCEL_TOKEN
@@ -161,4 +175,5 @@ if (/^https?:\/\//.test(ATOLL_URL ?? '')) {
   replaceFetch(ATOLL_URL, ATOLL_API_KEY)
   replaceRequest(ATOLL_URL, ATOLL_API_KEY)
   replaceWebSocket(ATOLL_URL, ATOLL_API_KEY)
+  replaceLookup()
 }

@@ -77,6 +77,35 @@ while True:
     assert.deepEqual(JSON.parse(ended.stdout || 'null'), [['/path?x=1', '', true], ['/path?x=1', 'one', true]], ended.stderr)
   })
 
+  test('the preload file: the module https, a Request object, names below localhost', async () => {
+    const ended = await script(`
+      import https, { get } from 'node:https'
+      import http from 'node:http'
+      const text = async (answer) => { let all = ''; for await (const part of answer) all += part; return [answer.statusCode, all] }
+      const ask = (make) => new Promise((resolve, reject) => make((answer) => resolve(text(answer))).on('error', reject))
+      const list = new URL('https://vercel.com/api/v2/sandboxes?namePrefix=none')
+      const headers = { authorization: 'Bearer of another service', 'content-type': 'application/json' }
+      const posted = (body) => ({ method: 'POST', headers, body: JSON.stringify(body) })
+      const answers = [
+        await ask((done) => https.get(list, done)),
+        await ask((done) => get(String(list), { headers }, done)),
+        await ask((done) => https.request({ hostname: 'vercel.com', path: list.pathname + list.search, headers }, done).end()),
+        await ask((done) => https.request('https://vercel.com/api/v2/sandboxes', { method: 'POST', headers }, done).end('{"ports":5}')),
+        await fetch(new Request(list, { headers })).then(async (a) => [a.status, await a.text()]),
+        await fetch(new Request('https://vercel.com/api/v2/sandboxes', posted({ ports: 5 }))).then(async (a) => [a.status, await a.text()]),
+        await ask((done) => http.get('http://name.localhost:' + new URL(process.env.ATOLL_URL).port + '/healthz', done)),
+      ]
+      console.log(JSON.stringify(answers))`, process.env)
+    const empty = [200, '{"sandboxes":[],"pagination":{"count":0,"next":null}}']
+    const answers = JSON.parse(ended.stdout || 'null')
+    assert.ok(answers, ended.stderr)
+    const refused = answers.splice(3, 1).concat(answers.splice(4, 1))
+    const [names] = answers.splice(4)
+    assert.deepEqual(answers.map(([status, body]) => [status, body.trim()]), [empty, empty, empty, empty])
+    for (const [status, body] of refused) assert.ok(status === 400 && body.includes('ports'), body)
+    assert.equal(names[0], 404, names[1]) // of the daemon, which serves no such name
+  })
+
   test('a wrong key is explained', async () => {
     const ended = await script(`
       import { Sandbox } from '@vercel/sandbox'

@@ -73,7 +73,7 @@ for (const [version, sdk] of Object.entries(NAMED)) {
       assert.equal((await collect(again.logs())).stdout, 'one\ntwo')
     })
 
-    test('a server inside is reached by its domain', async () => {
+    test('a server inside is reached by its domain and by the URL of its route', async () => {
       const web = await create({ ports: [3000] })
       await web.writeFiles([{ path: 'index.html', content: Buffer.from('page of the sandbox') }])
       await web.runCommand({ cmd: 'python3', args: ['-m', 'http.server', '3000'], detached: true })
@@ -83,6 +83,11 @@ for (const [version, sdk] of Object.entries(NAMED)) {
         return response?.ok ? response.text() : undefined
       }
       await until(async () => (await get(`${web.domain(3000)}/index.html`)) === 'page of the sandbox', 'the page')
+      const [{ url, subdomain }] = web.routes
+      assert.match(url, /^http:\/\/3000-[a-z0-9]+\.localhost:\d+\/$/)
+      assert.equal(await get(`${url}index.html`), 'page of the sandbox')
+      const [, port, id] = subdomain.match(/^(\d+)-(.+)$/)
+      assert.equal(await get(`${process.env.ATOLL_URL}/preview/${id}/${port}/index.html`), 'page of the sandbox')
     })
 
     test('settings are changed; a longer timeout is one for the running session', async () => {
@@ -161,6 +166,24 @@ for (const [version, sdk] of Object.entries(NAMED)) {
       assert.ok(drives.some((each) => each.name === drive.name))
       await read.delete()
       await drive.delete()
+    })
+
+    test('one that is there, or a new one', async () => {
+      const wanted = { ...CREDENTIALS, name: unique(), timeout: 120_000 }
+      const created = []
+      const getOrCreate = () => Sandbox.getOrCreate({ ...wanted, resume: true, onCreate: async (each) => { created.push(each.currentSession().sessionId) } })
+      const session = (each) => each.currentSession().sessionId
+      const first = await getOrCreate()
+      assert.equal(session(await getOrCreate()), session(first))
+      await first.delete()
+      const second = await getOrCreate()
+      assert.notEqual(session(second), session(first))
+      // Its files are gone with their snapshot: it is made anew.
+      await (await second.snapshot()).delete()
+      const third = await getOrCreate()
+      assert.equal((await third.runCommand('true')).exitCode, 0)
+      assert.deepEqual(created, [session(first), session(second), session(third)])
+      await third.delete()
     })
 
     test('deleted', async () => {
