@@ -14,6 +14,20 @@ const sandbox = async (...args) => {
   return ended
 }
 
+// A command of it in a terminal: types the line when the prompt is there. {code, shown}.
+async function terminal(args, line) {
+  const command = `stty cols 80 rows 24; ${process.execPath} ${CLI} ${args}`
+  const child = spawn('script', ['-qec', command, '/dev/null'], { cwd: HERE, stdio: ['pipe', 'pipe', 'inherit'], timeout: 30_000 })
+  let shown = ''
+  child.stdout.on('data', (data) => {
+    const before = shown
+    shown += data
+    if (!before.includes('▲ ') && shown.includes('▲ ')) child.stdin.write(`${line}\n`)
+  })
+  const code = await new Promise((resolve) => child.on('exit', resolve))
+  return { code, shown }
+}
+
 describe('the command', () => {
   const name = `cli-${Math.random().toString(36).slice(2, 10)}`
   before(() => sandbox('create', '--name', name, '--timeout', '10m'))
@@ -43,18 +57,44 @@ describe('the command', () => {
     assert.equal(await readFile(join(directory, 'down.txt'), 'utf8'), 'carried')
   })
 
-  test('a shell in a terminal', async () => {
-    const command = `stty cols 80 rows 24; ${process.execPath} ${CLI} exec --interactive ${name} sh`
-    const child = spawn('script', ['-qec', command, '/dev/null'], { cwd: HERE, stdio: ['pipe', 'pipe', 'inherit'], timeout: 30_000 })
-    let shown = ''
-    child.stdout.on('data', (data) => {
-      const before = shown
-      shown += data
-      if (!before.includes('▲ ') && shown.includes('▲ ')) child.stdin.write('tty; echo $((6 * 7)); exit 5\n')
-    })
-    const code = await new Promise((resolve) => child.on('exit', resolve))
+  test('exec --interactive: a shell in a terminal', async () => {
+    const { code, shown } = await terminal(`exec --interactive ${name} sh`, 'tty; echo $((6 * 7)); exit 5')
     assert.match(shown, /\/dev\/pts\/\d+\s+42/)
     assert.equal(code, 5, shown)
+  })
+
+  test('connect: a shell in a sandbox that is there', async () => {
+    const { shown } = await terminal(`connect ${name}`, 'tty; echo $((6 * 7)); exit')
+    assert.match(shown, /\/dev\/pts\/\d+\s+42/)
+  })
+
+  test('sh: a new sandbox and a shell in it', async () => {
+    const { shown } = await terminal(`sh --rm --name ${name}-sh`, 'tty; pwd; echo $((6 * 7)); exit')
+    assert.match(shown, /\/dev\/pts\/\d+\s+\/vercel\/sandbox\s+42/)
+    assert.doesNotMatch((await sandbox('list', '--all')).stdout, new RegExp(`${name}-sh`))
+  })
+
+  test('run: output and status of a command in a new sandbox', async () => {
+    const ended = await program(process.execPath, [CLI, 'run', '--rm', '--name', `${name}-run`, '--env', 'A=b', '--', 'sh', '-c', 'echo ran $A; exit 7'])
+    assert.match(ended.stdout, /ran b\n$/)
+    assert.equal(ended.code, 7, ended.stderr)
+    assert.doesNotMatch((await sandbox('list', '--all')).stdout, new RegExp(`${name}-run`))
+  })
+
+  test('snapshot, fork and sessions', async () => {
+    await sandbox('exec', name, 'sh', '-c', 'echo forked >file')
+    const taken = await sandbox('snapshot', '--stop', name)
+    const [id] = (taken.stdout + taken.stderr).match(/snap_[0-9a-f-]+/)
+    assert.match((await sandbox('snapshots', 'get', id)).stdout, new RegExp(id))
+    await sandbox('fork', name, '--name', `${name}-fork`)
+    try {
+      assert.equal((await sandbox('exec', `${name}-fork`, 'cat', 'file')).stdout, 'forked\n')
+    } finally {
+      await sandbox('remove', `${name}-fork`)
+    }
+    await sandbox('exec', name, 'true')
+    const { stdout } = await sandbox('sessions', 'list', '--all', name)
+    assert.equal(stdout.match(/sbx_/g)?.length, 2, stdout)
   })
 
   test('stop, and start again by the next command', async () => {
