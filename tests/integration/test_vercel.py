@@ -290,16 +290,17 @@ def test_network_policies(rest):
 
 
 def test_drives(rest):
-    assert rest.post(f"{V2}/drives/data", {"projectId": "p"}).json["drive"]["name"] == "data"
-    assert rest.post(f"{V2}/drives/data", {}).status == 200
+    made = rest.post(f"{V2}/drives/data", {"projectId": "p"}).json["drive"]
+    assert made["name"] == "data" and made["createdAt"] > 1
+    assert rest.post(f"{V2}/drives/data", {}).json["drive"]["createdAt"] == made["createdAt"]
     first = create(rest, mounts={"/mnt/data": {"drive": "data"}})
     run(rest, first, "sudo sh -c 'echo kept >/mnt/data/f'")
     rest.delete(f"{V2}/{first['sandbox']['name']}?deleteOrphanSnapshots=true")
     second = create(rest, mounts={"/mnt/data": {"drive": "data", "mode": "read-only"}})
     assert run(rest, second, "cat /mnt/data/f; sudo touch /mnt/data/x 2>/dev/null || echo no") == "kept\nno\n"
-    assert [d["name"] for d in rest.get(f"{V2}/drives").json["drives"]] == ["data"]
+    assert [(d["name"], d["createdAt"]) for d in rest.get(f"{V2}/drives").json["drives"]] == [("data", made["createdAt"])]
     rest.delete(f"{V2}/{second['sandbox']['name']}")
-    assert rest.delete(f"{V2}/drives/data").status == 200
+    assert rest.delete(f"{V2}/drives/data").json["drive"]["createdAt"] == made["createdAt"]
     longest = "d" * 64
     assert rest.post(f"{V2}/drives/{longest}", {}).status == 200
     assert rest.delete(f"{V2}/drives/{longest}x").status == 404

@@ -3,10 +3,10 @@
  * tenant's volumes.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "api/kit/volumes.h"
 #include "api/vercel/list.h"
-#include "base/clock.h"
 #include "base/text.h"
 #include "engine/volume/opened.h"
 
@@ -96,6 +96,53 @@ void atoll_vercel_drive_list(struct atoll_api_call *call, const uint8_t *body AT
     }
 }
 
+/* One drive: the list of them knows when it was made. */
+
+struct seeking {
+    struct atoll_api_call *call;
+    bool removes;
+    int64_t created_unix_ms;
+};
+
+static void seek(void *arg, const struct atoll_volume_view *v)
+{
+    struct seeking *s = arg;
+
+    if (strcmp(v->name, s->call->params.template) == 0)
+        s->created_unix_ms = v->created_unix_ms;
+}
+
+static void removed(void *arg, const struct atoll_error *error)
+{
+    struct seeking *s = arg;
+
+    if (error)
+        atoll_api_fail(s->call, error);
+    else
+        reply(s->call, s->call->params.template, s->created_unix_ms);
+    free(s);
+}
+
+static void sought(void *arg, const struct atoll_error *error)
+{
+    struct seeking *s = arg;
+
+    if (error || !s->removes)
+        removed(s, error);
+    else
+        atoll_volumes_remove(s->call->engine, s->call->caller.tenant, NULL,
+                             s->call->params.template, removed, s);
+}
+
+static void begin_seeking(struct atoll_api_call *call, bool removes)
+{
+    struct seeking *s = atoll_api_alloc(sizeof(*s));
+
+    s->call = call;
+    s->removes = removes;
+    atoll_volumes_list(call->engine, call->caller.tenant, NULL, seek, sought, s);
+}
+
 /* Making: a name that exists is the same drive. */
 
 static void made(void *arg, struct atoll_volume_use *use, const struct atoll_error *error)
@@ -106,7 +153,7 @@ static void made(void *arg, struct atoll_volume_use *use, const struct atoll_err
     if (error && error->kind != ATOLL_ERR_ALREADY_EXISTS)
         atoll_api_fail(call, error);
     else
-        reply(call, call->params.template, atoll_clock_unix_ms());
+        begin_seeking(call, false);
 }
 
 void atoll_vercel_drive_create(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
@@ -123,21 +170,10 @@ void atoll_vercel_drive_create(struct atoll_api_call *call, const uint8_t *body 
         atoll_volume_enter(call->engine, &request, made, call);
 }
 
-static void removed(void *arg, const struct atoll_error *error)
-{
-    struct atoll_api_call *call = arg;
-
-    if (error)
-        atoll_api_fail(call, error);
-    else
-        reply(call, call->params.template, atoll_clock_unix_ms());
-}
-
 void atoll_vercel_drive_delete(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                size_t n ATOLL_UNUSED)
 {
-    atoll_volumes_remove(call->engine, call->caller.tenant, NULL, call->params.template, removed,
-                         call);
+    begin_seeking(call, true);
 }
 
 /* Mounts of a request: {PATH: {"drive", "mode"}}. */
