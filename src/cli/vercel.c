@@ -11,6 +11,7 @@
 #define PRELOAD "clients/vercel/vercel.mjs"
 #define TEAM "team_atoll"
 #define PROJECT "prj_atoll"
+#define RUNTIME_TEMPLATE "env-vercel-node24" /* of the default runtime */
 /* Head and claims of an OIDC token, in base64 of URLs: {"alg":"none"} and {"owner_id":"team_atoll",
  * "project_id":"prj_atoll","exp":4102444800}, which is the year 2100. The key takes the place of the signature. */
 #define OIDC_HEAD "eyJhbGciOiJub25lIn0"
@@ -172,6 +173,22 @@ static int print_env(struct atoll_cli *cli, const char *preload, const char *url
     return atoll_cli_print_json(object, err);
 }
 
+/* For people: the variables are for a shell. Whether the runtime is there is not known of a daemon that
+ * does not answer. */
+static void suggest_runtimes(struct atoll_cli *cli)
+{
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    struct atoll_error err;
+
+    if (atoll_cli_call(cli, "GET", "/api/templates/" RUNTIME_TEMPLATE, NULL, &reply, &err) < 0 &&
+        err.kind == ATOLL_ERR_NOT_FOUND)
+        (void)fputs(
+            "Sandboxes have the programs of the host, whatever version of Node they ask for, until their "
+            "runtimes are built:\n"
+            "  atoll session create vercel-node24\n",
+            stderr);
+}
+
 static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED,
                char **argv ATOLL_UNUSED, struct atoll_error *err)
 {
@@ -183,7 +200,11 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
         r = find_url(o, url, sizeof(url), err);
     if (r == 0)
         r = find_key(cli, o, key, sizeof(key), err);
-    return r < 0 ? r : print_env(cli, preload, url, key, err);
+    if (r == 0)
+        r = print_env(cli, preload, url, key, err);
+    if (r == ATOLL_CLI_OK && !cli->json)
+        suggest_runtimes(cli);
+    return r;
 }
 
 const struct atoll_cli_verb atoll_cli_vercel_env = {

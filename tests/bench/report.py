@@ -295,7 +295,7 @@ def scale_lines(scale: dict) -> list:
                          f"({v[f'{kind}_canned_ratio']:.2f} and {v[f'{kind}_ran_ratio']:.2f} times); time to interactive "
                          f"{v[f'{kind}_first_atoll_ms']:.2f} ms, p95 {v[f'{kind}_first_atoll_p95_ms']:.2f}, "
                          f"p99 {v[f'{kind}_first_atoll_p99_ms']:.2f} (published, over the internet: Vercel 1750, "
-                         f"1930, 1980; Daytona 110, 280, 290; E2B 440, 850, 990)")
+                         f"1930, 1980; Daytona 110, 280, 290; E2B 440, 850, 990; the median of Modal 2660)")
     for name, steps in scale.get("creation", {}).items():
         lines.append(f"create at {name:<17} {steps['create_ms']:.1f} ms, first command {steps['exec_ms']:.1f} ms")
     if "many" in scale:
