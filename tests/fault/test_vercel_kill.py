@@ -152,48 +152,67 @@ def test_stopped_sandboxes_and_snapshots_stay(mortal):
     assert len(rest.get(f"{V2}/sessions?name=kept").json["sessions"]) == 2
 
 
-@pytest.mark.parametrize("delay", [0, 0.01, 0.03, 0.1])
-def test_a_stop_that_the_daemon_does_not_survive(mortal, delay):
-    """Whatever it had done of the stop, the files are there and the next session has them."""
-    rest = Rest(mortal.socket)
-    made = create(rest, name="torn")
-    path = f"{V2}/sessions/{made['session']['id']}"
-    run(rest, made["session"]["id"], "echo one >file && sync")
-
-    def stop():
+def cut(daemon, rest, path, body, delay):
+    """A request whose daemon is killed; the client of the next one."""
+    def ask():
         try:
-            rest.post(f"{path}/stop")
+            rest.post(path, body)
         except OSError:
             pass  # the daemon died
 
-    asked = threading.Thread(target=stop)
+    asked = threading.Thread(target=ask)
     asked.start()
     time.sleep(delay)
-    rest = die(mortal)
+    again = die(daemon)
     asked.join()
+    return again
+
+
+@pytest.mark.parametrize("delay", [0, 0.01, 0.03, 0.1])
+@pytest.mark.parametrize("what", ["stop", "snapshot"])
+def test_an_end_of_a_session_that_the_daemon_does_not_survive(mortal, what, delay):
+    """Whatever it had done of it, the files are there and the next session has them, as have forks and each snapshot
+    that is listed."""
+    rest = Rest(mortal.socket)
+    made = create(rest, name="torn")
+    run(rest, made["session"]["id"], "echo one >file && sync")
+    rest = cut(mortal, rest, f"{V2}/sessions/{made['session']['id']}/{what}", {}, delay)
+    if rest.get(f"{V2}/torn").json["sandbox"]["status"] == "stopped":
+        fork = rest.post(f"{V2}/torn/fork", {"name": "fork"})
+        assert fork.status == 200, fork.body
+        assert run(rest, fork.json["session"]["id"], "cat file") == "one\n"
     view = rest.get(f"{V2}/torn?resume=true")
     assert view.status == 200, view.body
     assert view.json["session"]["status"] == "running"
     assert run(rest, view.json["session"]["id"], "cat file") == "one\n"
+    for snapshot in rest.get(f"{V2}/snapshots?name=torn").json["snapshots"]:
+        other = create(rest, source={"type": "snapshot", "snapshotId": snapshot["id"]})
+        assert run(rest, other["session"]["id"], "cat file") == "one\n"
     assert rest.delete(f"{V2}/torn?deleteOrphanSnapshots=true").status == 200
+
+
+@pytest.mark.parametrize("delay", [0, 0.01, 0.03, 0.1])
+def test_a_fork_that_the_daemon_does_not_survive(mortal, delay):
+    """It first takes a snapshot of its source. Its name is free, or it is that of a sandbox with the files."""
+    rest = Rest(mortal.socket)
+    made = create(rest, name="source")
+    run(rest, made["session"]["id"], "echo one >file && sync")
+    assert rest.post(f"/api/sandboxes/{made['session']['id'].removeprefix('sbx_')}/stop").status == 200
+    rest = cut(mortal, rest, f"{V2}/source/fork", {"name": "torn"}, delay)
+    view = rest.get(f"{V2}/torn?resume=true")
+    if view.status == 404:
+        view = rest.post(f"{V2}/source/fork", {"name": "torn"})
+    assert view.status == 200, view.body
+    assert run(rest, view.json["session"]["id"], "cat file") == "one\n"
+    again = rest.get(f"{V2}/source?resume=true").json
+    assert run(rest, again["session"]["id"], "cat file") == "one\n"
 
 
 @pytest.mark.parametrize("delay", [0, 0.01, 0.05])
 def test_a_create_that_the_daemon_does_not_survive(mortal, delay):
     """The name is free, or it is that of a sandbox that works."""
     rest = Rest(mortal.socket)
-
-    def make():
-        try:
-            rest.post(V2, {"name": "torn"})
-        except OSError:
-            pass  # the daemon died
-
-    asked = threading.Thread(target=make)
-    asked.start()
-    time.sleep(delay)
-    rest = die(mortal)
-    asked.join()
+    rest = cut(mortal, rest, V2, {"name": "torn"}, delay)
     view = rest.get(f"{V2}/torn?resume=true")
     if view.status == 404:
         view = rest.post(V2, {"name": "torn"})

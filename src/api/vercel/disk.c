@@ -87,7 +87,7 @@ struct copying {
     char id[ATOLL_ID_LEN + 1];
     int64_t number;
     struct atoll_timer timer;
-    unsigned looks; /* while another snapshot was being made */
+    unsigned looks; /* while a snapshot, or a stop, was in progress */
     atoll_done_fn *done;
     void *arg;
 };
@@ -106,6 +106,17 @@ static int64_t number_of_end(const struct atoll_vercel_box *box)
     return rests(&box->view) ? number : number - 1;
 }
 
+static void copy(void *arg);
+
+/* False: for too long. */
+static bool look_again(struct copying *c)
+{
+    if (c->looks++ >= LOOKS_MAX)
+        return false;
+    atoll_timer_set(&c->timer, c->loop, LOOK_MS, copy, c);
+    return true;
+}
+
 static void copied(void *arg, const struct atoll_template_view *view,
                    const struct atoll_snapshot_facts *facts ATOLL_UNUSED,
                    const struct atoll_error *error)
@@ -116,6 +127,9 @@ static void copied(void *arg, const struct atoll_template_view *view,
     struct atoll_vercel_box box;
     struct atoll_error failure;
 
+    /* The daemon before this one has begun to stop it. */
+    if (error && error->kind == ATOLL_ERR_UNAVAILABLE && error->errnum == EAGAIN && look_again(c))
+        return;
     if (!error) {
         atoll_vercel_snapshot_of(view, &snapshot);
         if (atoll_vercel_note_snapshot(c->engine, c->id, c->number, snapshot.id, &failure) < 0)
@@ -158,9 +172,7 @@ static void copy(void *arg)
         end(c, NULL);
     } else if (!box.view.snapshotting) {
         take(c, &box);
-    } else if (c->looks++ < LOOKS_MAX) {
-        atoll_timer_set(&c->timer, c->loop, LOOK_MS, copy, c);
-    } else {
+    } else if (!look_again(c)) {
         (void)atoll_fail(&error, ATOLL_ERR_FAILED_PRECONDITION, ATOLL_VERCEL_E_SNAPSHOTTING,
                          "A snapshot of the sandbox is being made; try again");
         end(c, &error);
