@@ -160,6 +160,31 @@ def test_snapshots_and_forks(rest):
     assert rest.get(f"{V2}/snapshots/{snapshot['id']}").status == 404
 
 
+def pages(rest, path, cursor="cursor", **query):
+    """The ids of snapshots that a client gets which asks for one after the other."""
+    ids, following = [], True
+    while following and len(ids) < 9:
+        answer = rest.get(path, **query, limit="1")
+        assert answer.status == 200 and answer.json["pagination"]["count"] <= 1, answer.body
+        ids += [(each.get("snapshot") or each)["id"] for each in answer.json["snapshots"]]
+        following = query[cursor] = answer.json["pagination"]["next"]
+    return ids
+
+
+def test_snapshots_in_both_orders_and_in_pages(rest):
+    made, ids = create(rest, name="ordered"), []
+    for _ in range(3):
+        ids.append(rest.post(f"{V2}/sessions/{made['session']['id']}/snapshot").json["snapshot"]["id"])
+        made = rest.get(f"{V2}/ordered?resume=true").json
+    assert pages(rest, f"{V2}/snapshots", name="ordered") == ids[::-1]
+    assert pages(rest, f"{V2}/snapshots", name="ordered", sortOrder="desc") == ids[::-1]
+    assert pages(rest, f"{V2}/snapshots", name="ordered", sortOrder="asc") == ids
+    assert error_of(rest.get(f"{V2}/snapshots", sortOrder="none")) == (400, "bad_request")
+    for anchor, order, others in ((ids[2], "desc", ids[1::-1]), (ids[0], "asc", ids[1:])):
+        assert pages(rest, f"{V2}/snapshots/tree", "snapshotId", snapshotId=anchor, sortOrder=order) == others
+    assert rest.delete(f"{V2}/ordered?deleteOrphanSnapshots=true").status == 200
+
+
 def test_another_snapshot_is_chosen(rest):
     made = create(rest, name="chosen")
     run(rest, made, "echo one >file")
@@ -282,6 +307,13 @@ def test_network_policies(rest):
     path = f"{V2}/sessions/{made['session']['id']}/network-policy"
     changed = rest.post(path, {"mode": "allow-all"}).json["session"]
     assert changed["networkPolicy"] == {"mode": "allow-all"}
+    changed = rest.post(path, {"allow": {"*": [], "example.org": []}, "subnets": {"deny": ["198.51.100.0/24"]}}).json["session"]
+    assert changed["networkPolicy"] == {
+        "mode": "custom", "allowedDomains": ["*", "example.org"], "allowedCIDRs": [], "deniedCIDRs": ["198.51.100.0/24"],
+        "injectionRules": [], "forwardRules": []}
+    box = made["session"]["id"].removeprefix("sbx_")
+    assert rest.get(f"/api/sandboxes/{box}").json["network"]["rules"] == [
+        {"deny": "198.51.100.0/24"}, {"allow": "*"}, {"allow": "example.org"}]
     for bad in ({"mode": "some"}, {"allow": 5}, {"allow": [5]}, {"subnets": {"deny": ["x"]}},
                 {"allow": {"example.org": [{"match": {"path": {"exact": "/"}}}]}},
                 {"allow": {"example.org": [{"match": {"path": {"regex": "."}}, "response": {"statusCode": 403}}]}}):

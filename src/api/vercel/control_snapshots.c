@@ -407,10 +407,11 @@ static const struct atoll_vercel_snapshot *next_of(const struct gathered *g, boo
     return NULL;
 }
 
+/* `next` is the snapshot that the next page begins behind: clients give it as ?snapshotId=. */
 static void reply_tree(struct atoll_api_call *call, const struct gathered *g,
                        const struct atoll_vercel_snapshot *anchor, uint64_t limit, bool ascending)
 {
-    const struct atoll_vercel_snapshot *s = next_of(g, ascending, anchor);
+    const struct atoll_vercel_snapshot *s = next_of(g, ascending, anchor), *last = anchor;
     uint64_t count = 0;
     struct atoll_buf buf;
     struct atoll_json_out out;
@@ -418,13 +419,15 @@ static void reply_tree(struct atoll_api_call *call, const struct gathered *g,
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_json_open(&out, "snapshots", '[');
-    for (; s && count < limit; s = next_of(g, ascending, s), count++)
+    for (; s && count < limit; s = next_of(g, ascending, s), count++) {
         view_node(&out, NULL, g, s);
+        last = s;
+    }
     atoll_json_close(&out, ']');
     view_node(&out, "anchor", g, anchor);
     atoll_json_open(&out, "pagination", '{');
     atoll_json_u64(&out, "count", count);
-    atoll_json_text_or_null(&out, "next", s ? s->id : "");
+    atoll_json_text_or_null(&out, "next", s ? last->id : "");
     atoll_json_close(&out, '}');
     atoll_json_close(&out, '}');
     atoll_api_reply(call, 200, &out);
