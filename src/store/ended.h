@@ -13,6 +13,7 @@ struct atoll_store_ended {
     const char *id, *owner, *template_name;
     const char *provider, *image;
     const char *name, *metadata_json;   /* or NULL */
+    const char *facade_json;            /* what its facade keeps of it, or NULL */
     const char *session_id;             /* "": it was not the sandbox of a session */
     const char *environment;            /* of the session */
     const char *agent_config;           /* of the session, or NULL */

@@ -79,6 +79,7 @@ struct atoll_store_end {
     const char *ended_by; /* who or what ended it */
     const char *cause;    /* why it had failed; "": it had not */
     int64_t unix_ms;
+    const char *facade_json; /* what its facade keeps of it, or NULL */
 };
 /* Drops the sandbox's row with its contexts, its artifact request and some of its commands. end:
  * the row becomes a record, which keeps the commands that started at execs_from_unix_ms or later;

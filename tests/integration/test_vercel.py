@@ -80,13 +80,15 @@ def test_a_sandbox_that_keeps_nothing_starts_afresh(rest):
 
 
 def test_version_one(rest):
-    made = create(rest, V1, runtime="node22", timeout=60000)
+    made = create(rest, V1, runtime="node22", timeout=60000, ports=[3000])
     sandbox = made["sandbox"]
     assert sandbox["status"] == "running" and sandbox["runtime"] == "node22"
     assert rest.get(f"{V1}/{sandbox['id']}").json["sandbox"]["id"] == sandbox["id"]
     assert sandbox["id"] in [s["id"] for s in rest.get(V1).json["sandboxes"]]
     assert rest.post(f"{V1}/{sandbox['id']}/stop").json["sandbox"]["status"] == "stopped"
-    assert rest.get(f"{V1}/{sandbox['id']}").json["sandbox"]["status"] == "stopped"
+    ended = rest.get(f"{V1}/{sandbox['id']}").json
+    assert (ended["sandbox"]["status"], ended["sandbox"]["runtime"]) == ("stopped", "node22")
+    assert ended["routes"] == made["routes"] and len(made["routes"]) == 1
     assert rest.post(f"{V1}/{sandbox['id']}/stop").json["sandbox"]["status"] == "stopped"
     assert error_of(rest.post(f"{V1}/{sandbox['id']}/extend-timeout", {"duration": 1})) == (
         410, "sandbox_stopped")

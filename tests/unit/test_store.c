@@ -239,7 +239,7 @@ static int count_exec(void *arg, const struct atoll_store_exec *row, struct atol
 
 struct ended_seen {
     int count;
-    char last[65], cause[64];
+    char last[65], cause[64], facade[64];
 };
 
 static int see_ended(void *arg, const struct atoll_store_ended *row, struct atoll_error *err)
@@ -250,12 +250,14 @@ static int see_ended(void *arg, const struct atoll_store_ended *row, struct atol
     seen->count++;
     (void)snprintf(seen->last, sizeof(seen->last), "%s", row->id);
     (void)snprintf(seen->cause, sizeof(seen->cause), "%s", row->cause);
+    (void)snprintf(seen->facade, sizeof(seen->facade), "%s", row->facade_json);
     return 0;
 }
 
 static void end_one(struct fixture *f, const char *id, const char *owner, int64_t unix_ms)
 {
-    const struct atoll_store_end end = {"failed", "a test", "it fell", unix_ms};
+    const struct atoll_store_end end = {"failed", "a test", "it fell", unix_ms,
+                                        "{\"runtime\":\"node22\"}"};
     struct atoll_store_sandbox row = a_sandbox;
     struct atoll_store_exec exec = an_exec;
     struct atoll_error err;
@@ -292,6 +294,7 @@ static void an_ended_sandbox_leaves_a_record(void **state)
     assert_int_equal(atoll_store_sweep_execs(f->store, &err), 0);
     assert_int_equal(atoll_store_find_ended(f->store, "gone", see_ended, &seen, &err), 1);
     assert_string_equal(seen.cause, "it fell");
+    assert_string_equal(seen.facade, "{\"runtime\":\"node22\"}");
     assert_int_equal(atoll_store_find_ended(f->store, "never", see_ended, &seen, &err), 0);
     assert_int_equal(atoll_store_find_ended_session(f->store, "", see_ended, &seen, &err), 0);
     assert_int_equal(atoll_store_each_ended_exec(f->store, "gone", count_exec, &execs, &err), 0);

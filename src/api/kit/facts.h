@@ -5,7 +5,8 @@
 /*
  * What a facade stores about a sandbox in addition to the engine's record: an object of JSON, in
  * facade_json. Its member "facade" names the facade that owns it; "foreign" is true, and not stored, in
- * those that a facade assumes of a sandbox that another one has made.
+ * those that a facade assumes of a sandbox that another one has made. The member "ended" stays in the
+ * record of a sandbox that has ended.
  */
 struct atoll_facts_kind {
     const char *facade;

@@ -143,7 +143,7 @@ static void reply(struct change *c)
     atoll_json_open(&out, NULL, '{');
     atoll_vercel_view_sandbox(&out, "sandbox", &box);
     if (c->q.ports)
-        atoll_vercel_view_routes(&out, c->call->api, &box);
+        atoll_vercel_view_routes(&out, c->call->api, c->id, json_object_get(box.facts, "ports"));
     atoll_json_close(&out, '}');
     atoll_vercel_box_done(&box);
     atoll_api_reply(c->call, 200, &out);

@@ -264,6 +264,17 @@ static void keep_json(json_t *facts, const char *name, const json_t *value)
         (void)json_object_set(facts, name, (json_t *)value);
 }
 
+/* What the record of the sandbox keeps when it has ended. Only the ports of /v1 cannot change. */
+static json_t *make_ended(const struct atoll_vercel_create *q, bool v1)
+{
+    json_t *ended = json_object();
+
+    atoll_fact_put_text(ended, "runtime", q->runtime);
+    if (v1)
+        keep_json(ended, "ports", q->ports);
+    return ended;
+}
+
 static json_t *make_facts(const struct atoll_api_call *call, const struct atoll_vercel_create *q,
                           const struct atoll_options *o)
 {
@@ -283,6 +294,7 @@ static json_t *make_facts(const struct atoll_api_call *call, const struct atoll_
     keep_json(facts, "failoverRegions", q->failover);
     keep_json(facts, "networkPolicy", q->answer_policy);
     (void)json_object_set_new(facts, "v1", json_boolean(atoll_vercel_is_v1(call)));
+    (void)json_object_set_new(facts, "ended", make_ended(q, atoll_vercel_is_v1(call)));
     (void)json_object_set_new(facts, "persistent", json_boolean(q->keeps_files));
     (void)json_object_set_new(facts, "timeout", json_integer(q->timeout_ms));
     (void)json_object_set_new(facts, "vcpus", json_integer((o->limits.cpu_millis + 999) / 1000));

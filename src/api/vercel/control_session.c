@@ -6,6 +6,7 @@
 #include "api/repeats.h"
 #include "api/vercel/control_stop.h"
 #include "base/clock.h"
+#include "engine/json_memory.h"
 #include "engine/sandbox/ended.h"
 
 static int64_t number_of(const struct atoll_api_call *call)
@@ -28,6 +29,8 @@ struct ended {
 static int view_ended(void *arg, const struct atoll_store_ended *row, struct atoll_error *err)
 {
     struct ended *e = arg;
+    json_t *facts = atoll_json_load_own(row->facade_json);
+    const char *runtime = atoll_fact_text(facts, "runtime");
 
     (void)err;
     atoll_json_open(&e->out, NULL, '{');
@@ -38,7 +41,8 @@ static int view_ended(void *arg, const struct atoll_store_ended *row, struct ato
     atoll_json_u64(&e->out, "memory", row->limits.memory_bytes >> 20);
     atoll_json_u64(&e->out, "vcpus", (row->limits.cpu_millis + 999) / 1000);
     atoll_json_text(&e->out, "region", ATOLL_VERCEL_REGION);
-    atoll_json_text(&e->out, "runtime", ATOLL_VERCEL_RUNTIME);
+    /* Clients before 3.0 need one. */
+    atoll_json_text(&e->out, "runtime", *runtime ? runtime : ATOLL_VERCEL_RUNTIME);
     atoll_json_u64(&e->out, "timeout", (uint64_t)row->limits.timeout_s * 1000);
     atoll_json_i64(&e->out, "requestedAt", row->created_unix_ms);
     atoll_json_i64(&e->out, "createdAt", row->created_unix_ms);
@@ -48,9 +52,9 @@ static int view_ended(void *arg, const struct atoll_store_ended *row, struct ato
     atoll_json_i64(&e->out, "duration", row->ended_unix_ms - row->created_unix_ms);
     atoll_json_text(&e->out, "cwd", ATOLL_VERCEL_CWD);
     atoll_json_close(&e->out, '}');
-    atoll_json_open(&e->out, "routes", '[');
-    atoll_json_close(&e->out, ']');
+    atoll_vercel_view_routes(&e->out, e->call->api, row->id, json_object_get(facts, "ports"));
     atoll_json_close(&e->out, '}');
+    json_decref(facts);
     return 0;
 }
 

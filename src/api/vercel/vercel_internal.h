@@ -94,9 +94,9 @@ void atoll_vercel_view_sandbox(struct atoll_json_out *out, const char *key,
                                const struct atoll_vercel_box *box);
 void atoll_vercel_view_session(struct atoll_json_out *out, const char *key,
                                const struct atoll_vercel_box *box, int64_t number);
-/* Writes "routes": [{url, subdomain, port}]. */
+/* Writes "routes": [{url, subdomain, port}]. ports: an array, or NULL. */
 void atoll_vercel_view_routes(struct atoll_json_out *out, const struct atoll_api *api,
-                              const struct atoll_vercel_box *box);
+                              const char *sandbox_id, const json_t *ports);
 /* The current state of a sandbox as the answer to a request that creates, gets or resumes it. */
 void atoll_vercel_reply_box(struct atoll_api_call *call, const char *id, bool resumed);
 /* {"session","routes"}; in /v1 {"sandbox","routes"}. */

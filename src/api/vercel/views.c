@@ -189,10 +189,10 @@ void atoll_vercel_view_session(struct atoll_json_out *out, const char *key,
 /* Routes. */
 
 static void view_route(struct atoll_json_out *out, const struct atoll_api *api,
-                       const struct atoll_vercel_box *box, uint16_t port)
+                       const char *sandbox_id, uint16_t port)
 {
     const struct atoll_preview_view preview = {
-        .sandbox_id = box->view.id, .token = "", .port = port, .is_public = true};
+        .sandbox_id = sandbox_id, .token = "", .port = port, .is_public = true};
     const struct atoll_preview_site *site = atoll_api_site(api);
     char url[ATOLL_PREVIEW_URL_MAX] = "", label[64];
 
@@ -200,7 +200,7 @@ static void view_route(struct atoll_json_out *out, const struct atoll_api *api,
         atoll_preview_url(site, &preview, url);
     if (!*url)
         atoll_preview_path_url(&preview, url);
-    (void)snprintf(label, sizeof(label), "%u-%s", port, box->view.id);
+    (void)snprintf(label, sizeof(label), "%u-%s", port, sandbox_id);
     atoll_json_open(out, NULL, '{');
     atoll_json_text(out, "url", url);
     atoll_json_text(out, "subdomain", label);
@@ -209,15 +209,14 @@ static void view_route(struct atoll_json_out *out, const struct atoll_api *api,
 }
 
 void atoll_vercel_view_routes(struct atoll_json_out *out, const struct atoll_api *api,
-                              const struct atoll_vercel_box *box)
+                              const char *sandbox_id, const json_t *ports)
 {
-    const json_t *ports = json_object_get(box->facts, "ports");
     size_t i;
     json_t *port;
 
     atoll_json_open(out, "routes", '[');
     json_array_foreach(ports, i, port)
-        view_route(out, api, box, (uint16_t)json_integer_value(port));
+        view_route(out, api, sandbox_id, (uint16_t)json_integer_value(port));
     atoll_json_close(out, ']');
 }
 
@@ -274,7 +273,7 @@ void atoll_vercel_reply_box(struct atoll_api_call *call, const char *id, bool re
     if (!v1)
         atoll_vercel_view_sandbox(&out, "sandbox", &box);
     atoll_vercel_view_session(&out, v1 ? "sandbox" : "session", &box, number);
-    atoll_vercel_view_routes(&out, call->api, &box);
+    atoll_vercel_view_routes(&out, call->api, id, json_object_get(box.facts, "ports"));
     if (!v1)
         atoll_json_bool(&out, "resumed", resumed);
     atoll_json_close(&out, '}');
@@ -295,7 +294,7 @@ void atoll_vercel_reply_session(struct atoll_api_call *call, const char *id, int
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_vercel_view_session(&out, atoll_vercel_is_v1(call) ? "sandbox" : "session", &box, number);
-    atoll_vercel_view_routes(&out, call->api, &box);
+    atoll_vercel_view_routes(&out, call->api, id, json_object_get(box.facts, "ports"));
     atoll_json_close(&out, '}');
     atoll_vercel_box_done(&box);
     atoll_api_reply(call, 200, &out);

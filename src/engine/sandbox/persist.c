@@ -2,6 +2,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "engine/engine_internal.h"
+#include "engine/json_memory.h"
 
 /*
  * Engine objects as rows of the store. If a row cannot be written, the caller gets the error if it
@@ -72,15 +73,29 @@ void atoll_persist_sandbox_later(struct atoll_sandbox *s)
     (void)!atoll_persist_sandbox(s, &err);
 }
 
+/* The member "ended" of what the facade stores about the sandbox; NULL: nothing stays. */
+static char *facade_facts(const struct atoll_sandbox *s)
+{
+    json_t *facts = atoll_json_load_own(s->options.facade_json);
+    const json_t *stay = json_object_get(facts, "ended");
+    char *text = stay ? atoll_json_dump(stay, JSON_COMPACT) : NULL;
+
+    json_decref(facts);
+    return text;
+}
+
 int atoll_persist_drop(struct atoll_sandbox *s, bool *ret_more, struct atoll_error *err)
 {
     struct atoll_store_end end;
     bool is_kept = s->stored && atoll_ended_describe(s, &end);
-    int r = s->stored
-                ? atoll_store_drop_sandbox(s->engine->config.store, s->spec.id,
-                                           is_kept ? &end : NULL, s->life.execs_from_unix_ms, err)
-                : 0;
+    ATOLL_AUTOFREE char *facade = is_kept ? facade_facts(s) : NULL;
+    int r = 0;
 
+    if (is_kept)
+        end.facade_json = facade;
+    if (s->stored)
+        r = atoll_store_drop_sandbox(s->engine->config.store, s->spec.id, is_kept ? &end : NULL,
+                                     s->life.execs_from_unix_ms, err);
     s->life.recorded = r >= 0 && is_kept;
     if (s->life.recorded)
         atoll_ended_added(s->engine);

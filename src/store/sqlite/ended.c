@@ -35,6 +35,7 @@ static const struct atoll_column columns[] = {
     COLUMN("io_bytes", I64, limits.io_bytes),
     COLUMN("metadata", NTEXT, metadata_json),
     COLUMN("agent_config", NTEXT, agent_config),
+    COLUMN("facade", NTEXT, facade_json),
 };
 #undef COLUMN
 #define ROWS(where)                                                                              \

@@ -370,5 +370,7 @@ const char *const atoll_db_migrations[] = {
      "  created_unix_ms INTEGER NOT NULL,"
      "  expires_unix_ms INTEGER NOT NULL"
      ") WITHOUT ROWID;"),
+    /* what facades keep of ended sandboxes */
+    "ALTER TABLE ended ADD COLUMN facade TEXT;",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

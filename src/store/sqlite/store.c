@@ -184,15 +184,15 @@ static int put_ended(struct atoll_db *db, const char *id, const struct atoll_sto
         "INSERT OR REPLACE INTO ended (id, owner, ended_unix_ms, size_bytes, created_unix_ms,"
         " session_id, environment, name, template, image, provider, how, ended_by, cause, boot_us,"
         " persistent, network, waived, memory_bytes, disk_bytes, inodes, cpu_millis, pids,"
-        " open_files, timeout_s, io_bytes, metadata, agent_config)"
+        " open_files, timeout_s, io_bytes, metadata, agent_config, facade)"
         " SELECT s.id, s.owner, ?2, " ROW_BYTES " + coalesce(length(s.metadata), 0)"
-        " + coalesce(length(x.agent_config), 0)"
+        " + coalesce(length(x.agent_config), 0) + coalesce(length(?7), 0)"
         " + (SELECT coalesce(sum(" ROW_BYTES " + length(argv)), 0) FROM execs"
         "    WHERE sandbox_id = ?1 AND started_unix_ms >= ?3),"
         " s.created_unix_ms, coalesce(x.id, ''), coalesce(x.environment, ''), s.name, s.template,"
         " s.image, s.provider, ?4, ?5, ?6, s.boot_us, s.persistent, s.network, s.waived,"
         " s.memory_bytes, s.disk_bytes, s.inodes, s.cpu_millis, s.pids, s.open_files, s.timeout_s,"
-        " s.io_bytes, s.metadata, x.agent_config"
+        " s.io_bytes, s.metadata, x.agent_config, ?7"
         " FROM sandboxes s LEFT JOIN sessions x ON x.sandbox_id = s.id WHERE s.id = ?1";
     sqlite3_stmt *stmt;
     int r = atoll_db_prepare(db, sql, &stmt, err);
@@ -205,6 +205,7 @@ static int put_ended(struct atoll_db *db, const char *id, const struct atoll_sto
     atoll_db_bind_text(stmt, 4, end->end);
     atoll_db_bind_text(stmt, 5, end->ended_by);
     atoll_db_bind_text(stmt, 6, end->cause);
+    atoll_db_bind_text(stmt, 7, end->facade_json);
     return atoll_db_run(db, stmt, err);
 }
 
