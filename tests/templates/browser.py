@@ -30,8 +30,11 @@ class Browser:
             self.call("POST", "/url", {"url": url})
 
     def text(self) -> str:
-        """What the page shows now."""
-        return self.call("POST", "/execute/sync", {"script": "return document.body.innerText", "args": []}) or ""
+        """What the page shows now; nothing while it is loaded, or loads itself again."""
+        script = {"script": "return document.body && document.body.innerText", "args": []}
+        with contextlib.suppress(urllib.error.HTTPError):
+            return self.call("POST", "/execute/sync", script) or ""
+        return ""
 
 
 def answers(port: int) -> bool:
