@@ -20,6 +20,7 @@ struct atoll_task_command {
     struct atoll_task *task;
     struct atoll_task_command_request request; /* argv and env are not kept */
     char mark[128];
+    char sandbox_id[ATOLL_ID_LEN + 1];
     char exec_id[33];            /* "" until it is started */
     struct atoll_reader *reader; /* owned */
     struct atoll_timer stall;
@@ -128,8 +129,7 @@ static void take(struct atoll_task_command *c, const struct atoll_reader_item *i
 
 static struct atoll_exec *find_exec(const struct atoll_task_command *c)
 {
-    struct atoll_sandbox *sandbox =
-        atoll_engine_find(c->task->tasks->config.engine, atoll_task_fact(c->task, "sandbox_id"));
+    struct atoll_sandbox *sandbox = atoll_engine_find(c->task->tasks->config.engine, c->sandbox_id);
 
     return sandbox ? atoll_sandbox_find_exec(sandbox, c->exec_id) : NULL;
 }
@@ -261,8 +261,7 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
 
 static struct atoll_exec *find_marked(const struct atoll_task_command *c)
 {
-    struct atoll_sandbox *sandbox =
-        atoll_engine_find(c->task->tasks->config.engine, atoll_task_fact(c->task, "sandbox_id"));
+    struct atoll_sandbox *sandbox = atoll_engine_find(c->task->tasks->config.engine, c->sandbox_id);
     struct atoll_exec *exec;
     size_t pos = 0;
 
@@ -305,7 +304,7 @@ static void start(struct atoll_task_command *c, const struct atoll_task_command_
     argv[2] = "exec \"$@\"";
     argv[MARK_AT] = c->mark;
     memcpy(argv + MARK_AT + 1, request->argv, n * sizeof(*argv));
-    atoll_engine_exec(c->task->tasks->config.engine, atoll_task_fact(c->task, "sandbox_id"),
+    atoll_engine_exec(c->task->tasks->config.engine, c->sandbox_id,
                       &(struct atoll_exec_start){.argv = argv,
                                                  .env = request->env,
                                                  .user = request->user,
@@ -331,7 +330,10 @@ void atoll_task_command_run(struct atoll_task *task,
     c->task = task;
     c->request = *request;
     c->request.argv = c->request.env = NULL;
-    c->request.shown = c->request.user = c->request.cwd = NULL;
+    c->request.shown = c->request.user = c->request.cwd = c->request.sandbox_id = NULL;
+    (void)!atoll_text_copy(c->sandbox_id, sizeof(c->sandbox_id),
+                           request->sandbox_id ? request->sandbox_id
+                                               : atoll_task_fact(task, "sandbox_id"));
     (void)snprintf(c->mark, sizeof(c->mark), MARK ".%s.%s.%u.%u", task->id, request->name,
                    task->attempt, task->tries);
     atoll_buf_init(&c->partial[ATOLL_STREAM_STDOUT], PARTIAL_MAX + 1);

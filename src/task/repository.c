@@ -1,7 +1,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "engine/artifact/artifacts.h"
 #include "engine/network/secrets.h"
 #include "git/git.h"
 #include "git/porcelain.h"
@@ -9,11 +8,10 @@
 #include "task/task_internal.h"
 
 /*
- * The steps of a task that use git (git/git.h). The work tree is the directory in which commands of the
+ * The steps of a task that use git (git/git.h), except for the push (push.c). The work tree is the directory in which commands of the
  * sandbox start.
  */
 #define SOURCE_WAIT_MS 600000 /* for the client's bundle */
-#define RESULT ".git/atoll.bundle"
 #define AUTHOR "Atoll"
 #define AUTHOR_EMAIL "atoll@localhost"
 #define CHANGES_MAX 1000
@@ -23,19 +21,19 @@ static const json_t *repo_of(const struct atoll_task *task)
     return atoll_task_object(task, "repo");
 }
 
-static const char *repo_text(const struct atoll_task *task, const char *name)
+const char *atoll_task_repo_text(const struct atoll_task *task, const char *name)
 {
     return json_string_value(json_object_get(repo_of(task), name));
 }
 
-static bool is_uploaded(const struct atoll_task *task)
+bool atoll_task_is_uploaded(const struct atoll_task *task)
 {
     return json_is_true(json_object_get(repo_of(task), "upload"));
 }
 
 bool atoll_task_has_repository(const struct atoll_task *task)
 {
-    return repo_text(task, "url") || is_uploaded(task);
+    return atoll_task_repo_text(task, "url") || atoll_task_is_uploaded(task);
 }
 
 static void run_git(struct atoll_task *task, const struct atoll_git_request *request,
@@ -66,7 +64,7 @@ int atoll_task_split_url(json_t *request, struct atoll_error *err)
 
 bool atoll_task_host(const struct atoll_task *task, char out[static ATOLL_TASK_HOST_MAX])
 {
-    const char *text = repo_text(task, "url"), *host;
+    const char *text = atoll_task_repo_text(task, "url"), *host;
     struct atoll_git_url url;
     struct atoll_error error;
 
@@ -79,7 +77,7 @@ bool atoll_task_host(const struct atoll_task *task, char out[static ATOLL_TASK_H
 /* The secret that has the password, if the request has none. */
 static const char *password_secret(const struct atoll_task *task)
 {
-    const char *given = repo_text(task, "secret");
+    const char *given = atoll_task_repo_text(task, "secret");
     char host[ATOLL_TASK_HOST_MAX];
 
     return given                                                            ? given
@@ -87,12 +85,24 @@ static const char *password_secret(const struct atoll_task *task)
                                                                             : NULL;
 }
 
-/* Runs git with the credentials of the repository. host: the only server that gets them, since the agent
- * could have changed the remote. */
-static void run_git_as_user(struct atoll_task *task, const struct atoll_git_request *request,
-                            const char *host, atoll_git_fn *done)
+bool atoll_task_has_password(const struct atoll_task *task)
 {
-    const char *username = repo_text(task, "username"), *password = repo_text(task, "password");
+    const char *secret = password_secret(task);
+    struct atoll_buf value;
+    bool found = atoll_task_repo_text(task, "password") != NULL;
+
+    atoll_buf_init_erasing(&value, ATOLL_SECRET_VALUE_MAX + 1);
+    found = found || (secret && atoll_task_key_value(task, secret, &value));
+    atoll_buf_done(&value);
+    return found;
+}
+
+void atoll_task_git_as_user(struct atoll_task *task, const char *sandbox_id,
+                            const struct atoll_git_request *request, const char *host,
+                            atoll_git_fn *done)
+{
+    const char *username = atoll_task_repo_text(task, "username"),
+               *password = atoll_task_repo_text(task, "password");
     const char *secret = password ? NULL : password_secret(task);
     struct atoll_git_request with = *request;
     struct atoll_buf value;
@@ -104,13 +114,12 @@ static void run_git_as_user(struct atoll_task *task, const struct atoll_git_requ
     }
     if (password || username) /* a server may want none */
         with.credentials = (struct atoll_git_credentials){username, password, host};
-    run_git(task, &with, done);
+    atoll_git_run(task->tasks->config.engine, sandbox_id, &with, done, task);
     atoll_buf_done(&value);
 }
 
-/* Notes the commit that a result has. */
-static void note_commit(struct atoll_task *task, const char *name,
-                        const struct atoll_git_result *result)
+void atoll_task_note_commit(struct atoll_task *task, const char *name,
+                            const struct atoll_git_result *result)
 {
     struct atoll_git_cursor cursor = {result->bytes, result->len};
     struct atoll_git_commit commit;
@@ -136,22 +145,23 @@ static void cloned(void *arg, const struct atoll_git_result *result,
         return;
     }
     if (!error)
-        note_commit(task, "base", result);
+        atoll_task_note_commit(task, "base", result);
     atoll_task_step_done(task, error);
 }
 
 static void clone_now(struct atoll_task *task)
 {
-    const char *url = is_uploaded(task) ? ATOLL_TASK_BUNDLE : repo_text(task, "url");
+    const char *url =
+        atoll_task_is_uploaded(task) ? ATOLL_TASK_BUNDLE : atoll_task_repo_text(task, "url");
 
-    run_git_as_user(
-        task,
+    atoll_task_git_as_user(
+        task, atoll_task_fact(task, "sandbox_id"),
         &(struct atoll_git_request){
             .op = ATOLL_GIT_CLONE,
             .url = url,
             .path = ".",
-            .ref = repo_text(task, "branch"),
-            .commit = repo_text(task, "commit"),
+            .ref = atoll_task_repo_text(task, "branch"),
+            .commit = atoll_task_repo_text(task, "commit"),
             .depth = (uint32_t)json_integer_value(json_object_get(repo_of(task), "depth")),
         },
         NULL, cloned);
@@ -224,13 +234,13 @@ static bool was_sent(const struct atoll_task *task)
 
 void atoll_task_source(struct atoll_task *task)
 {
-    const char *url = repo_text(task, "url");
+    const char *url = atoll_task_repo_text(task, "url");
 
-    if (is_uploaded(task) && !was_sent(task)) {
+    if (atoll_task_is_uploaded(task) && !was_sent(task)) {
         task->wants_source = true;
         atoll_timer_set(&task->timer, task->tasks->config.loop, SOURCE_WAIT_MS, no_source, task);
         atoll_task_log(task, "info", "waiting for the repository of the client");
-    } else if (url || is_uploaded(task)) {
+    } else if (url || atoll_task_is_uploaded(task)) {
         atoll_task_log(task, "info", "cloning the repository");
         begin_clone(task);
     } else {
@@ -288,7 +298,7 @@ static void found_head(void *arg, const struct atoll_git_result *result,
     struct atoll_task *task = arg;
 
     if (!error)
-        note_commit(task, "commit", result);
+        atoll_task_note_commit(task, "commit", result);
     if (!error && strcmp(atoll_task_fact(task, "commit"), atoll_task_fact(task, "base")) == 0) {
         (void)json_object_del(task->facts, "commit");
         atoll_task_log(task, "info", "the agent has changed nothing");
@@ -303,7 +313,7 @@ static void committed(void *arg, const struct atoll_git_result *result,
     struct atoll_task *task = arg;
 
     if (!error)
-        note_commit(task, "commit", result);
+        atoll_task_note_commit(task, "commit", result);
     if (!error || !(result->failure && result->failure->problem == ATOLL_GIT_NOTHING_TO_COMMIT))
         atoll_task_step_done(task, error);
     else
@@ -316,6 +326,12 @@ static const char *commit_text(const struct atoll_task *task, const char *name,
     const char *text = json_string_value(json_object_get(atoll_task_object(task, "commit"), name));
 
     return text ? text : otherwise;
+}
+
+void atoll_task_author(const struct atoll_task *task, struct atoll_git_request *ret)
+{
+    ret->author_name = commit_text(task, "authorName", AUTHOR);
+    ret->author_email = commit_text(task, "authorEmail", AUTHOR_EMAIL);
 }
 
 /* A trailer of the client is a line of its own, in the paragraph of the task's. */
@@ -338,6 +354,7 @@ static void write_message(const struct atoll_task *task, struct atoll_buf *out)
 static void added(void *arg, const struct atoll_git_result *result ATOLL_UNUSED,
                   const struct atoll_error *error)
 {
+    struct atoll_git_request request = {.op = ATOLL_GIT_COMMIT};
     struct atoll_task *task = arg;
     struct atoll_buf message;
 
@@ -347,14 +364,9 @@ static void added(void *arg, const struct atoll_git_result *result ATOLL_UNUSED,
     }
     atoll_buf_init(&message, 64 * 1024);
     write_message(task, &message);
-    run_git(task,
-            &(struct atoll_git_request){
-                .op = ATOLL_GIT_COMMIT,
-                .message = atoll_buf_str(&message),
-                .author_name = commit_text(task, "authorName", AUTHOR),
-                .author_email = commit_text(task, "authorEmail", AUTHOR_EMAIL),
-            },
-            committed);
+    request.message = atoll_buf_str(&message);
+    atoll_task_author(task, &request);
+    run_git(task, &request, committed);
     atoll_buf_done(&message);
 }
 
@@ -399,188 +411,4 @@ void atoll_task_commit(struct atoll_task *task)
     }
     atoll_task_kill_commands(task, "a task whose agent has ended");
     run_git(task, &(struct atoll_git_request){.op = ATOLL_GIT_STATUS}, looked);
-}
-
-/* --- push --- */
-
-/* The server has commits that the branch lacks: a retry takes them in first. */
-static void behind(struct atoll_task *task)
-{
-    struct atoll_error error;
-
-    atoll_task_note(task, "behind", json_true());
-    (void)atoll_fail(&error, ATOLL_ERR_FAILED_PRECONDITION, EEXIST,
-                     "the branch %.100s of the server has commits that this one lacks; `atoll task "
-                     "retry %s push` puts the task's commits on top of them, and pushes",
-                     atoll_task_fact(task, "branch"), task->id);
-    atoll_task_step_done(task, &error);
-}
-
-static void pushed(void *arg, const struct atoll_git_result *result,
-                   const struct atoll_error *error)
-{
-    struct atoll_task *task = arg;
-
-    if (error && result->failure && result->failure->problem == ATOLL_GIT_NON_FAST_FORWARD) {
-        behind(task);
-        return;
-    }
-    if (!error) {
-        atoll_task_note(task, "pushed", json_true());
-        (void)json_object_del(task->facts, "behind");
-        atoll_task_log(task, "info", "pushed %s", atoll_task_fact(task, "branch"));
-    }
-    atoll_task_step_done(task, error);
-}
-
-static void bundled(struct atoll_task *task, const struct atoll_exec_result *result,
-                    const char *tail, const struct atoll_error *error)
-{
-    static const char *const patterns[] = {RESULT, NULL};
-    struct atoll_error failed;
-
-    if (!error && !(result->kind == ATOLL_END_EXITED && result->code == 0)) {
-        (void)atoll_fail(&failed, ATOLL_ERR_FAILED_PRECONDITION, ECHILD,
-                         "git could not make the bundle of the branch: %.300s", tail);
-        error = &failed;
-    }
-    if (!error && atoll_artifacts_want(task->tasks->config.engine,
-                                       atoll_task_fact(task, "sandbox_id"), patterns, &failed) < 0)
-        error = &failed;
-    if (!error)
-        atoll_task_note(task, "bundle", json_string(RESULT));
-    atoll_task_step_done(task, error);
-}
-
-/* The branch goes back to the client as a bundle: an artifact of the sandbox. */
-static void bundle(struct atoll_task *task)
-{
-    const char *const argv[] = {"/bin/sh",
-                                "-c",
-                                "git bundle create -q " RESULT " \"$1..$2\"",
-                                "sh",
-                                atoll_task_fact(task, "base"),
-                                atoll_task_fact(task, "branch"),
-                                NULL};
-
-    atoll_task_command_run(task, &(struct atoll_task_command_request){
-                                     .name = "bundle", .argv = argv, .done = bundled});
-}
-
-static void push_now(struct atoll_task *task)
-{
-    char host[ATOLL_TASK_HOST_MAX] = "";
-
-    (void)atoll_task_host(task, host);
-    run_git_as_user(task,
-                    &(struct atoll_git_request){.op = ATOLL_GIT_PUSH,
-                                                .remote = "origin",
-                                                .ref = atoll_task_fact(task, "branch"),
-                                                .set_upstream = true},
-                    *host ? host : NULL, pushed);
-}
-
-static void found_rebased(void *arg, const struct atoll_git_result *result,
-                          const struct atoll_error *error)
-{
-    struct atoll_task *task = arg;
-
-    if (!error)
-        note_commit(task, "commit", result);
-    if (error)
-        atoll_task_step_done(task, error);
-    else
-        push_now(task);
-}
-
-static void given_up(struct atoll_task *task, const struct atoll_exec_result *result ATOLL_UNUSED,
-                     const char *tail ATOLL_UNUSED, const struct atoll_error *error)
-{
-    struct atoll_error failed;
-
-    if (!error)
-        (void)atoll_fail(
-            &failed, ATOLL_ERR_ABORTED, EEXIST,
-            "the changes of the task and those on the server's branch %.100s conflict; "
-            "merge them in the sandbox (atoll shell %s), or take another branch; then "
-            "`atoll task retry %s push`",
-            atoll_task_fact(task, "branch"), atoll_task_fact(task, "sandbox_id"), task->id);
-    atoll_task_step_done(task, error ? error : &failed);
-}
-
-static void taken_in(void *arg, const struct atoll_git_result *result,
-                     const struct atoll_error *error)
-{
-    static const char *const argv[] = {"/bin/sh", "-c", "git rebase --abort", NULL};
-    struct atoll_task *task = arg;
-
-    if (error && result->failure && result->failure->problem == ATOLL_GIT_CONFLICT)
-        atoll_task_command_run(task,
-                               &(struct atoll_task_command_request){
-                                   .name = "abort", .argv = argv, .quiet = true, .done = given_up});
-    else if (error)
-        atoll_task_step_done(task, error);
-    else
-        run_git(task, &(struct atoll_git_request){.op = ATOLL_GIT_LOG, .limit = 1}, found_rebased);
-}
-
-/* Puts the task's commits on top of those that the server has. */
-static void take_in(struct atoll_task *task)
-{
-    char host[ATOLL_TASK_HOST_MAX] = "";
-
-    (void)atoll_task_host(task, host);
-    atoll_task_log(task, "info", "taking in the commits of the server");
-    run_git_as_user(task,
-                    &(struct atoll_git_request){
-                        .op = ATOLL_GIT_PULL,
-                        .remote = "origin",
-                        .ref = atoll_task_fact(task, "branch"),
-                        .rebase = true,
-                        .author_name = commit_text(task, "authorName", AUTHOR),
-                        .author_email = commit_text(task, "authorEmail", AUTHOR_EMAIL),
-                    },
-                    *host ? host : NULL, taken_in);
-}
-
-static void push_or_take_in(struct atoll_task *task)
-{
-    if (json_is_true(json_object_get(task->facts, "behind")))
-        take_in(task);
-    else
-        push_now(task);
-}
-
-static void alone(struct atoll_task *task, const struct atoll_exec_result *result ATOLL_UNUSED,
-                  const char *tail ATOLL_UNUSED, const struct atoll_error *error)
-{
-    if (error)
-        atoll_task_step_done(task, error);
-    else
-        push_or_take_in(task);
-}
-
-/* Ends what the agent has left: it could read the credentials in the memory of git. Only where the
- * sandbox's own agent is PID 1, which no process inside can kill. */
-static void push_alone(struct atoll_task *task)
-{
-    static const char *const argv[] = {"/bin/sh", "-c", "kill -9 -1", NULL};
-    const char *provider = atoll_task_fact(task, "provider");
-
-    if (strcmp(provider, "native") == 0 || strcmp(provider, "gvisor") == 0)
-        atoll_task_command_run(
-            task, &(struct atoll_task_command_request){
-                      .name = "alone", .argv = argv, .user = "root", .quiet = true, .done = alone});
-    else
-        push_or_take_in(task);
-}
-
-void atoll_task_push(struct atoll_task *task)
-{
-    if (!*atoll_task_fact(task, "commit") || json_is_false(atoll_task_object(task, "push")))
-        atoll_task_step_done(task, NULL);
-    else if (is_uploaded(task))
-        bundle(task);
-    else
-        push_alone(task);
 }

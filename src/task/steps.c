@@ -97,6 +97,17 @@ unsigned atoll_task_step_tries(struct atoll_task *task)
     return (unsigned)json_integer_value(json_object_get(record_of(task), "tries"));
 }
 
+bool atoll_task_has_begun(const struct atoll_task *task, const char *step)
+{
+    const json_t *records = json_object_get(task->facts, "steps");
+
+    for (size_t i = 0; i < json_array_size(records); i++)
+        if (strcmp(json_string_value(json_object_get(json_array_get(records, i), "step")), step) ==
+            0)
+            return true;
+    return false;
+}
+
 static void record_begin(struct atoll_task *task)
 {
     json_t *record = record_of(task);
@@ -260,6 +271,11 @@ static void leave(struct atoll_task *task)
         kept(task, NULL);
 }
 
+static void measure_and_leave(struct atoll_task *task)
+{
+    atoll_task_measure(task, leave);
+}
+
 static void flow_done(void *arg, const struct atoll_error *error)
 {
     struct atoll_task *task = arg;
@@ -270,7 +286,7 @@ static void flow_done(void *arg, const struct atoll_error *error)
         return;
     }
     task->steps.error = *error;
-    atoll_task_measure(task, leave);
+    atoll_task_apart_sweep(task, measure_and_leave);
 }
 
 static void end_commands(void *arg);
@@ -362,6 +378,7 @@ static void interrupt(struct atoll_task *task, const char *who)
     atoll_task_program_kill(task);
     atoll_task_command_kill(task, who);
     atoll_task_kill_commands(task, who);
+    atoll_task_apart_interrupt(task);
 }
 
 void atoll_task_interrupt(struct atoll_task *task, const char *who)

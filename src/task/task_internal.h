@@ -11,6 +11,8 @@
  * Internal to tasks.
  */
 struct atoll_task_command;
+struct atoll_git_request;
+struct atoll_git_result;
 
 struct atoll_task {
     struct atoll_tasks *tasks;
@@ -32,7 +34,10 @@ struct atoll_task {
     struct atoll_task_program *program; /* of the host, that runs; or NULL */
     unsigned tries;                     /* of the step */
     struct atoll_task_command *command; /* that runs; or NULL */
+    struct atoll_task_apart *apart;     /* push_apart.c: while it works; or NULL */
+    struct atoll_task_carry *carry;     /* carry.c: a file that is being copied; or NULL */
     bool wants_source;
+    bool took_in;          /* push.c: commits of the server, by this try */
     bool emptied;          /* repository.c: the directory of the clone, by this try */
     struct atoll_buf said; /* stdout of an agent without rules for its output */
     /* memory.c */
@@ -93,6 +98,8 @@ size_t atoll_task_step_find(const char *name);
 void atoll_task_run(struct atoll_task *task);
 /* How often the current step was begun, by any daemon. */
 unsigned atoll_task_step_tries(struct atoll_task *task);
+/* Whether the step was begun, at any time. */
+bool atoll_task_has_begun(const struct atoll_task *task, const char *step);
 /* Ends what the current step waits for. */
 void atoll_task_interrupt(struct atoll_task *task, const char *who);
 /* The same with an error of the step, which the task fails with. */
@@ -185,18 +192,68 @@ void atoll_task_program_kill(struct atoll_task *task);
 /* Without its end. */
 void atoll_task_program_drop(struct atoll_task *task);
 
-/* repository.c: the steps that use git */
+/* repository.c: the steps that use git, except for the push */
 #define ATOLL_TASK_SOURCE "_source" /* fact: the sandbox that has the client's repository */
 void atoll_task_source(struct atoll_task *task);
 void atoll_task_branch(struct atoll_task *task);
 void atoll_task_commit(struct atoll_task *task);
-void atoll_task_push(struct atoll_task *task);
 bool atoll_task_has_repository(const struct atoll_task *task);
+bool atoll_task_is_uploaded(const struct atoll_task *task);
+/* A text of "repo" of the request; or NULL. */
+const char *atoll_task_repo_text(const struct atoll_task *task, const char *name);
+/* Whether there is a password or a token for the server of the repository. */
+bool atoll_task_has_password(const struct atoll_task *task);
+/* Runs git with the credentials of the repository, if it has some. host: the only server that gets them;
+ * NULL: that of the request's URL. */
+void atoll_task_git_as_user(struct atoll_task *task, const char *sandbox_id,
+                            const struct atoll_git_request *request, const char *host,
+                            void (*done)(void *arg, const struct atoll_git_result *result,
+                                         const struct atoll_error *error));
+/* Makes the first commit of a result the value of a fact. */
+void atoll_task_note_commit(struct atoll_task *task, const char *name,
+                            const struct atoll_git_result *result);
+/* Sets the author of commits. */
+void atoll_task_author(const struct atoll_task *task, struct atoll_git_request *ret);
 /* Moves user name and password from the URL of the repository to members of their own. INVALID_ARGUMENT. */
 int atoll_task_split_url(json_t *request, struct atoll_error *err) ATOLL_MUST_CHECK;
 #define ATOLL_TASK_HOST_MAX 512
 /* The server of the repository, as "host" or "host:port"; false: it has none. */
 bool atoll_task_host(const struct atoll_task *task, char out[static ATOLL_TASK_HOST_MAX]);
+
+/* push.c: a step */
+void atoll_task_push(struct atoll_task *task);
+
+/* push_apart.c: the sandbox from which a branch is pushed with credentials. No agent has run in it. */
+#define ATOLL_TASK_APART_REPO "/tmp/atoll-push" /* the repository in it */
+/* Its id; "": there is none. */
+const char *atoll_task_apart_id(const struct atoll_task *task);
+/* Makes it, with the branch as the task's own sandbox has it; the fact "commit" is what the branch has.
+ * work_tree: checks the branch out. Either goes on with `next`, or ends the step. */
+void atoll_task_apart(struct atoll_task *task, bool work_tree,
+                      void (*next)(struct atoll_task *task));
+/* Takes the server's branch, which it has fetched, to the task's own sandbox, as origin/BRANCH. Either goes on
+ * with `next`, or ends the step. */
+void atoll_task_apart_give_back(struct atoll_task *task, void (*next)(struct atoll_task *task));
+/* Destroys it, if there is one, and completes the step. */
+void atoll_task_apart_end(struct atoll_task *task, const struct atoll_error *error);
+/* Destroys what an earlier daemon has left; `next` may be called at once. */
+void atoll_task_apart_sweep(struct atoll_task *task, void (*next)(struct atoll_task *task));
+/* Ends what runs in it. */
+void atoll_task_apart_interrupt(struct atoll_task *task);
+void atoll_task_apart_free(struct atoll_task *task);
+
+/* carry.c: copies a file from one sandbox to another, of at most `max` bytes. `done` is called exactly once,
+ * possibly before this returns. A task copies one file at a time. */
+struct atoll_task_carry_request {
+    const char *from_id, *from, *to_id, *to; /* ids and paths; copied */
+    uint64_t max_bytes;
+    void (*done)(struct atoll_task *task, const struct atoll_error *error);
+};
+void atoll_task_carry(struct atoll_task *task, const struct atoll_task_carry_request *request);
+/* Ends it with the error of the step. */
+void atoll_task_carry_stop(struct atoll_task *task);
+/* Without a callback. */
+void atoll_task_carry_free(struct atoll_task *task);
 
 /* names.c: pure */
 /* "Fix the login page!" → "atoll/fix-the-login-page-x7k2" with the beginning of the task's id. */
@@ -208,6 +265,7 @@ void atoll_task_subject(const char *instruction, char out[static 80]);
 /* command.c: one command of a step */
 struct atoll_task_command_request {
     const char *name;         /* unique in the task: part of the mark */
+    const char *sandbox_id;   /* NULL: that of the task; copied */
     const char *const *argv;  /* NULL-terminated; copied */
     const char *const *env;   /* or NULL; copied, and erased when it is started */
     const char *user;         /* NULL: the sandbox's */

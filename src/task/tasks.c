@@ -114,6 +114,8 @@ static void task_free(struct atoll_task *task)
     atoll_timer_cancel(&task->budget_timer);
     atoll_task_command_drop(task);
     atoll_task_program_drop(task);
+    atoll_task_carry_free(task);
+    atoll_task_apart_free(task);
     atoll_list_remove(&task->queue);
     atoll_task_unwatched(task);
     atoll_task_log_close(task);
@@ -575,6 +577,14 @@ static void drop_sandbox(struct atoll_task *task)
     (void)json_object_del(task->facts, "sandbox_id");
 }
 
+/* Whether the repository would be cloned with credentials into a sandbox in which the agent, or what its setup
+ * installs, has run and could read them. */
+static bool would_show_password(const struct atoll_task *task)
+{
+    return task->at <= atoll_task_step_find("clone") && atoll_task_has_begun(task, "setup") &&
+           atoll_task_has_password(task);
+}
+
 int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *step,
                       const json_t *budget, struct atoll_error *err)
 {
@@ -598,7 +608,7 @@ int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *ste
         return refuse_more(err);
     if (step)
         task->at = at;
-    if (!has_sandbox(task))
+    if (!has_sandbox(task) || would_show_password(task))
         task->at = 0;
     if (budget)
         raise_budget(task, budget);

@@ -95,6 +95,7 @@ def check(world, task, branch, repeated):
         assert git("show", f"{branch}:{name}s", cwd=world.bare) == f"{name}\n", "it ran more than once"
     assert task["pull_request"]["url"] == "https://forge.test/pull/1"
     assert f'"{branch}"' in (world.state / "tasks" / "opened").read_text()
+    assert world.rest.call("GET", "/api/sandboxes").json["sandboxes"] == [], "that of the push is left"
     assert world.rest.call("DELETE", f"/api/tasks/{task['id']}").status == 204
 
 

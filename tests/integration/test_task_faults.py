@@ -240,11 +240,17 @@ def test_a_branch_that_moved(world):
     assert task["state"] == "succeeded" and task["pushed"], task
     assert git("rev-parse", "moved", cwd=world.bare).strip() == task["commit"]
     assert git("rev-parse", "moved~1", cwd=world.bare).strip() == theirs
-    task, _ = race("conflict", "theirs")
+    task, theirs = race("conflict", "theirs")
     task = failed(retry(world, task), "push", "aborted", "conflict", f"atoll shell {task['sandbox_id']}")
     box = task["sandbox_id"]
     ended = world.rest.call("POST", f"/api/sandboxes/{box}/execs", {"cmd": ["sh", "-c", "git fetch 2>&1; git status"]}, wait="true")
     assert "nothing to commit" in str(ended.json), ended.body
+    # They are merged with the server's branch, which is there.
+    merge = "git rev-parse origin/conflict; git -c user.name=a -c user.email=a@b merge -q -s ours -m both origin/conflict"
+    ended = world.rest.call("POST", f"/api/sandboxes/{box}/execs", {"cmd": ["sh", "-ec", merge]}, wait="true")
+    assert ended.json["result"]["exit_code"] == 0 and ended.json["stdout"].strip() == theirs, ended.body
+    task = retry(world, task)
+    assert task["state"] == "succeeded" and git("rev-parse", "conflict^2", cwd=world.bare).strip() == theirs, task
     remove(world, task)
 
 

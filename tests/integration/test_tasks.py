@@ -279,13 +279,14 @@ def test_a_repository_of_a_server():
         assert git("show", "agent/one:result", cwd=directory / "git" / "private.git") == "done\n"
         assert git("rev-parse", "agent/one", cwd=directory / "git" / "private.git").strip() == task["commit"]
         assert PASSWORD not in str(task) and PASSWORD not in str(log(rest, task["id"]))
-        # The agent sends the branch elsewhere: the password does not go there. In the URL, it is not shown.
+        # The agent sends the branch elsewhere: it goes to the repository of the request. In the URL, the password is not shown.
         other = GitServer(daemon.networks.far.listen(FAR[1], PORT), directory / "git")
         task = run(rest, f"git remote set-url origin http://two.test:{PORT}/private.git; echo 2 > result",
                    repo=f"http://{USER}:{quote(PASSWORD, safe='')}@one.test:{PORT}/private.git",
                    sandbox={"network": {"mode": "bridge"}}, autoCleanup=True)
-        assert task["state"] == "failed" and task["step"] == "push" and task["repo"] == f"{URL}/private.git", task
+        assert task["state"] == "succeeded" and task["repo"] == f"{URL}/private.git", task
         assert other.offered == [] and server.offered
+        assert git("rev-parse", task["branch"], cwd=directory / "git" / "private.git").strip() == task["commit"]
         other.close()
         # Nothing changed: nothing is pushed.
         task = run(rest, "true", repo=repo, branch="agent/two", sandbox={"network": {"mode": "bridge"}})
