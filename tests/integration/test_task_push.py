@@ -111,6 +111,26 @@ def test_a_daemon_that_dies_after_a_cancel(world, held):
     remove(world, task)
 
 
+def test_a_snapshot_is_not_where_it_is_pushed(world, held):
+    """An agent may have changed it: the template below it is used."""
+    reached, released = held
+    native = next(one for one in world.rest.get("/api/providers").json["providers"] if one["name"] == "native")
+    if "snapshots" not in native["capabilities"]:
+        pytest.skip("native cannot freeze sandboxes here")
+    box = world.rest.post("/api/sandboxes", {}).json["id"]
+    answer = world.rest.post(f"/api/sandboxes/{box}/snapshots", {"name": "changed"})
+    assert answer.status == 201, answer.body
+    assert world.rest.delete(f"/api/sandboxes/{box}").status == 204
+    task_id = start(world, "of-a-snapshot", sandbox={"template": "changed", "network": {"mode": "bridge"}})
+    assert reached.wait(60), ended(world, task_id)
+    templates = {one["id"]: one["template"] for one in world.rest.get("/api/sandboxes").json["sandboxes"]}
+    released.set()
+    task = ended(world, task_id)
+    assert task["state"] == "succeeded" and task["pushed"], task
+    assert templates.pop(task["sandbox_id"]) == "changed" and list(templates.values()) == ["host"]
+    remove(world, task)
+
+
 @pytest.mark.parametrize("depth", [{}, {"depth": 1}])
 def test_what_the_server_has_meanwhile(world, depth):
     """Commits of the server are taken in; the task's own sandbox keeps its commit."""
