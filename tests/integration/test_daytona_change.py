@@ -185,6 +185,16 @@ def test_network_settings_that_are_refused_are_not_shown(control, make):
     assert (shown["networkBlockAll"], shown["domainAllowList"]) == (False, "a.test")
 
 
+def test_network_settings_can_allow_everything_again(control, make):
+    name = make(domainAllowList="a.test")
+    for asked, expected in (({"domainAllowList": ""}, (False, "")), ({"networkBlockAll": True}, (True, "")),
+                            ({"networkBlockAll": False}, (False, ""))):
+        answer = control.post(f"/daytona/sandbox/{name}/network-settings", asked)
+        assert answer.status == 200, answer.body
+        shown = control.get(f"/daytona/sandbox/{name}").json
+        assert (shown["networkBlockAll"], shown.get("domainAllowList", "")) == expected, shown
+
+
 WHO = "id -un; id -u; pwd; echo $HOME; sudo id -un; touch x && stat -c %U x"
 DAYTONA = "daytona\n1002\n/home/daytona\n/home/daytona\nroot\ndaytona"
 

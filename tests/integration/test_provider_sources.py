@@ -337,10 +337,9 @@ def test_a_policy_is_changed_at_a_daytona_service(service):
         refused = rest.put(f"{path}/network", {"default": "deny", "rules": [{"allow": "1.2.3.4:443"}]})
         assert refused.status == 501 and "ports" in refused.error["message"], refused.body
         assert rest.get(f"{path}/network").json == changed.json and shown() == [False, "10.9.0.0/16", None]
-        assert rest.put(f"{path}/network", {"default": "deny"}).status == 200
-        assert shown() == [True, None, None]
-        assert rest.put(f"{path}/network", {"default": "allow"}).status == 200
-        assert shown() == [False, None, None]
+        for default, expected in (("deny", [True, None, None]), ("allow", [False, None, None])):
+            changed = rest.put(f"{path}/network", {"default": default})
+            assert changed.status == 200 and shown() == expected, (changed.body, shown())
         assert rest.delete(path).status == 204
 
 

@@ -122,15 +122,17 @@ static int make_policy(const struct change *c, char **ret, struct atoll_error *e
     return r;
 }
 
-/* Another request may have changed it meanwhile. Without a network there is no policy to change. */
+/* Another request may have changed it meanwhile. Without a network there is no policy to change. No policy
+ * allows everything. */
 static bool is_in_force(const struct change *c, const struct atoll_sandbox *sandbox)
 {
     struct atoll_sandbox_view view;
+    const char *policy;
 
     atoll_sandbox_get(sandbox, &view);
+    policy = view.options.network_json;
     return view.options.network == ATOLL_NETWORK_NONE ||
-           (view.options.network_json && c->policy &&
-            strcmp(view.options.network_json, c->policy) == 0);
+           (policy && c->policy ? strcmp(policy, c->policy) == 0 : !policy == !c->policy);
 }
 
 /* Clients see the lists that are in force: they are stored when the engine has taken the policy. It may
