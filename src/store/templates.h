@@ -27,7 +27,7 @@ struct atoll_store_version {
     uint64_t size_bytes;
     const char *config, *source, *definition, *start_cmd, *ready_cmd, *report;
     uint32_t cpu_millis;
-    uint64_t memory_bytes;
+    uint64_t memory_bytes, disk_bytes;
     int64_t created_unix_ms;
     const char *parent;  /* id of the version that it was made from; "": none */
     const char *sandbox; /* id of the sandbox that it is a snapshot of; "": none */

@@ -124,6 +124,35 @@ def test_snapshots_know_their_sandbox(control, make):
     assert control.get("/daytona/snapshots/daytona-small").json["sourceSandboxId"] is None
 
 
+def test_a_snapshot_has_the_disk_of_its_sandbox(daemon, control, make):
+    of = make(snapshot="daytona-medium")
+    assert control.post(f"{BOX}/{of}/snapshot", {"name": "of-medium"}).status == 200
+    for restarted in (False, True):
+        if restarted:
+            kill_daemon(daemon)
+            daemon.start()
+        assert control.get("/daytona/snapshots/of-medium").json["disk"] == 8
+        name = make(snapshot="of-medium")
+        shown = control.get(f"{BOX}/{name}").json
+        assert [shown[size] for size in ("cpu", "memory", "disk")] == [2, 4, 8]
+        assert control.get(f"/api/sandboxes/{name}").json["limits"]["diskMB"] == 8 * 1024
+
+
+def test_a_snapshot_with_a_larger_disk(control, make):
+    """The way that resize names for a disk that is too small."""
+    small = make()
+    run(control, small, "echo kept >file")
+    assert control.post(f"{BOX}/{small}/snapshot", {"name": "too-small"}).status == 200
+    answer = control.post("/daytona/snapshots", {"name": "roomy", "imageName": "too-small", "disk": 20})
+    assert answer.status == 200, answer.body
+    wait_until(lambda: control.get("/daytona/snapshots/roomy").json["state"] == "active", 60,
+               lambda: control.get("/daytona/snapshots/roomy").body)
+    assert control.get("/daytona/snapshots/roomy").json["disk"] == 20
+    name = make(snapshot="roomy")
+    assert control.get(f"{BOX}/{name}").json["disk"] == 20
+    assert run(control, name, "cat file") == "kept"
+
+
 def test_a_sandbox_whose_build_failed_is_listed_and_says_why_it_cannot_be_used(control, make):
     name = make(name="waiting", buildInfo={"dockerfileContent": "FROM scratch\nCOPY no-such /\n"}, labels={"a": "waits"})
     path = f"{BOX}/{name}"

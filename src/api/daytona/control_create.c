@@ -15,7 +15,6 @@
 #include "engine/json_memory.h"
 
 #define GIB 1073741824.0
-#define SIZE_MAX_GIB 4096
 #define MINUTES_MAX 5256000 /* ten years */
 #define MINUTE_MS 60000
 #define DEFAULT_STOP_MIN 15
@@ -100,7 +99,7 @@ int atoll_daytona_take_size(const json_t *value, const char *name, double *ret,
     if (!value || json_is_null(value))
         return 0;
     if (!json_is_number(value) || !(json_number_value(value) > 0) ||
-        json_number_value(value) > SIZE_MAX_GIB)
+        json_number_value(value) > ATOLL_DAYTONA_SIZE_MAX_GIB)
         return atoll_fields_refuse(err, "", name, value, "a number above 0 and at most 4096");
     *ret = json_number_value(value);
     return 0;
@@ -178,6 +177,7 @@ static int choose_snapshot(const struct atoll_api_call *call, const struct atoll
 {
     const struct size *row = find_size(q->snapshot);
     struct atoll_template_view t;
+    uint64_t disk;
     char *reference;
 
     take_size_row(row ? row : &sizes[0], &o->limits);
@@ -199,6 +199,9 @@ static int choose_snapshot(const struct atoll_api_call *call, const struct atoll
         o->limits.cpu_millis = t.cpu_millis;
     if (t.memory_bytes)
         o->limits.memory_bytes = t.memory_bytes;
+    disk = atoll_daytona_snapshot_disk(&t);
+    if (disk)
+        o->limits.disk_bytes = disk;
     if (asprintf(&reference, *t.digest ? "%s@sha256:%s" : "%s", t.name, t.digest) < 0)
         return atoll_fields_no_memory(err);
     atoll_body_take(body, reference);

@@ -68,8 +68,8 @@ static int check(const struct atoll_sandbox_view *v, struct atoll_limits *want,
     if (want->disk_bytes)
         return atoll_fail(
             err, ATOLL_ERR_UNIMPLEMENTED, 0,
-            "the size of a disk is fixed when the sandbox is created: make a snapshot "
-            "of it, and a larger sandbox from that");
+            "the size of a disk is fixed when the sandbox is created: make a snapshot of it, "
+            "with that as the image another snapshot with a larger disk, and a sandbox from it");
     if (runs && want->cpu_millis && want->cpu_millis < have->cpu_millis)
         return refuse(err, "Sandbox must be in stopped state to decrease the number of CPU cores");
     if (runs && want->memory_bytes && want->memory_bytes < have->memory_bytes)

@@ -22,6 +22,7 @@
 #define ATOLL_DAYTONA_BUILD_TEMPLATE \
     "daytona-build" /* of versions that single sandboxes are made from; they have no tags */
 #define ATOLL_DAYTONA_DISK_LABEL "atoll.daytona.disk" /* of images: GiB of a snapshot's sandboxes */
+#define ATOLL_DAYTONA_SIZE_MAX_GIB 4096
 #define ATOLL_DAYTONA_UNTOLD_BYTES_MAX ((size_t)64 * 1024 * 1024)
 #define ATOLL_DAYTONA_FACTS_MAX ((size_t)64 * 1024)
 
@@ -136,6 +137,8 @@ int atoll_daytona_snapshot_build(const struct atoll_api_call *call, const char *
                                  char out[ATOLL_VERSION_ID_LEN + 1],
                                  struct atoll_error *err) ATOLL_MUST_CHECK;
 bool atoll_daytona_snapshot_is_active(const struct atoll_template_view *t);
+/* The disk that its sandboxes have, in bytes; 0: unknown. */
+uint64_t atoll_daytona_snapshot_disk(const struct atoll_template_view *t);
 /* Walks the snapshots that every account has, with their sizes in CPUs and GiB; false at the end. The
  * first one is the default. */
 bool atoll_daytona_default_snapshot(size_t i, const char **ret_name, uint32_t *ret_cpus,

@@ -3,6 +3,7 @@
  * sizes that every account of Daytona has.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "api/daytona/builds.h"
@@ -13,6 +14,7 @@
 #define GIB 1073741824.0
 #define INACTIVE "daytona-inactive" /* tag of a version that no sandbox may be made from */
 #define LIMIT 100
+#define DISK_GIB 3 /* of a sandbox from a snapshot whose disk is unknown, as from the default one */
 #define HOST "host"
 
 /* One of the three. */
@@ -40,6 +42,21 @@ static const char *name_of(const struct item *item)
     return item->template ? item->template->name : item->build->name;
 }
 
+/* Bytes; 0: unknown. The label is what the request for a build said; a snapshot of a sandbox inherits it from
+ * what the sandbox was made of, but has the sandbox's own size. */
+uint64_t atoll_daytona_snapshot_disk(const struct atoll_template_view *t)
+{
+    json_t *config = atoll_json_load_own(t->config_json);
+    const char *label = json_string_value(
+        json_object_get(json_object_get(config, "Labels"), ATOLL_DAYTONA_DISK_LABEL));
+    uint64_t gib = 0;
+
+    if (!label || atoll_text_u64(label, 1, ATOLL_DAYTONA_SIZE_MAX_GIB, &gib) < 0)
+        gib = 0;
+    json_decref(config);
+    return t->disk_bytes ? t->disk_bytes : gib << 30;
+}
+
 /* Views. */
 
 static const char *state_of(const struct item *item)
@@ -59,17 +76,13 @@ static void view_config(struct atoll_json_out *out, const struct atoll_template_
 {
     json_t *config = t ? atoll_json_load_own(t->config_json) : NULL;
     const json_t *entrypoint = json_object_get(config, "Entrypoint");
-    const char *disk = json_string_value(
-        json_object_get(json_object_get(config, "Labels"), ATOLL_DAYTONA_DISK_LABEL));
-    uint64_t gib = 3;
+    uint64_t disk = t ? atoll_daytona_snapshot_disk(t) : 0;
 
     if (json_is_array(entrypoint))
         atoll_json_value(out, "entrypoint", entrypoint);
     else
         atoll_json_null(out, "entrypoint");
-    if (!disk || atoll_text_u64(disk, 1, UINT32_MAX, &gib) < 0)
-        gib = 3;
-    atoll_json_u64(out, "disk", gib);
+    atoll_json_i64(out, "disk", disk ? (int64_t)ceil((double)disk / GIB) : DISK_GIB);
     json_decref(config);
 }
 
@@ -333,7 +346,7 @@ static const struct atoll_field fields[] = {
     {"entrypoint", ATOLL_FIELD_STRINGS, AT(entrypoint), 0, 64, NULL, 0},
     {"cpu", ATOLL_FIELD_MILLI, AT(cpu_millis), 0, 1024, NULL, 0},
     {"memory", ATOLL_FIELD_U64, AT(memory), 0, 4096, NULL, 0},
-    {"disk", ATOLL_FIELD_U32, AT(disk), 0, 4096, NULL, 0},
+    {"disk", ATOLL_FIELD_U32, AT(disk), 0, ATOLL_DAYTONA_SIZE_MAX_GIB, NULL, 0},
     {"buildInfo", ATOLL_FIELD_OBJECT, 0, 0, 0, build_fields, AT(has_build)},
     ATOLL_FIELDS_TOLERANT,
     {0},

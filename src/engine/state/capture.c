@@ -159,6 +159,7 @@ static struct atoll_version_new describe(const struct capture *c)
         .ready_cmd = c->parent->ready_cmd,
         .cpu_millis = c->limits.cpu_millis,
         .memory_bytes = c->limits.memory_bytes,
+        .disk_bytes = c->limits.disk_bytes,
         .parent = c->parent->id,
         .sandbox_id = c->sandbox_id,
     };

@@ -50,6 +50,7 @@ struct atoll_version_new {
     const char *start_cmd, *ready_cmd; /* NULL: none */
     uint32_t cpu_millis;               /* default of sandboxes; 0: that of the daemon */
     uint64_t memory_bytes;             /* likewise */
+    uint64_t disk_bytes;               /* of the sandbox that it is a snapshot of; 0: unknown */
     const char *report_json;           /* of the trial; NULL: none */
     const char *parent;                /* id of the version below it; NULL: none */
     const char *sandbox_id;            /* that it is a snapshot of; NULL: none */
@@ -69,7 +70,7 @@ struct atoll_template_view {
     const char *layers; /* "": host, or kept by a provider */
     const char *config_json, *source, *definition, *start_cmd, *ready_cmd, *report_json; /* or "" */
     uint32_t cpu_millis;
-    uint64_t memory_bytes;
+    uint64_t memory_bytes, disk_bytes;
     const char *parent;     /* id of the version below it, which may be removed; or "" */
     const char *sandbox_id; /* that it is a snapshot of, which may be gone; or "" */
     /* Of the template. */

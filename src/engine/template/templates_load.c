@@ -205,6 +205,7 @@ static int load_version(void *arg, const struct atoll_store_version *row, struct
     v->report = copy(row->report);
     v->cpu_millis = row->cpu_millis;
     v->memory_bytes = row->memory_bytes;
+    v->disk_bytes = row->disk_bytes;
     v->created_unix_ms = row->created_unix_ms;
     t = atoll_template_make(engine, row->owner, row->name);
     atoll_version_link(engine, t, v);

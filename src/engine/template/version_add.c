@@ -209,6 +209,7 @@ static struct atoll_version *version_new(const struct atoll_version_new *n)
     v->report = copy(n->report_json);
     v->cpu_millis = n->cpu_millis;
     v->memory_bytes = n->memory_bytes;
+    v->disk_bytes = n->disk_bytes;
     v->created_unix_ms = atoll_clock_unix_ms();
     (void)snprintf(v->parent, sizeof(v->parent), "%s", n->parent ? n->parent : "");
     (void)snprintf(v->sandbox_id, sizeof(v->sandbox_id), "%s", n->sandbox_id ? n->sandbox_id : "");
@@ -246,6 +247,7 @@ static int store(struct atoll_engine *engine, const char *owner, const char *nam
         .report = v->report,
         .cpu_millis = v->cpu_millis,
         .memory_bytes = v->memory_bytes,
+        .disk_bytes = v->disk_bytes,
         .created_unix_ms = v->created_unix_ms,
         .parent = v->parent,
         .sandbox = v->sandbox_id,

@@ -25,7 +25,7 @@ struct atoll_version {
     uint64_t size_bytes;
     char *config, *source, *definition, *start_cmd, *ready_cmd, *report; /* owned, "" for none */
     uint32_t cpu_millis;
-    uint64_t memory_bytes;
+    uint64_t memory_bytes, disk_bytes;
     int64_t created_unix_ms;
     char *tags;                            /* that point to it, separated by spaces; owned */
     char parent[ATOLL_VERSION_ID_LEN + 1]; /* as in atoll_version_new, "" for none */

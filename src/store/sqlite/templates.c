@@ -39,6 +39,7 @@ static const struct atoll_column version_columns[] = {
     COLUMN("report", TEXT, report),
     COLUMN("cpu_millis", U32, cpu_millis),
     COLUMN("memory_bytes", I64, memory_bytes),
+    COLUMN("disk_bytes", I64, disk_bytes),
     COLUMN("created_unix_ms", I64, created_unix_ms),
     COLUMN("parent", TEXT, parent),
     COLUMN("sandbox", TEXT, sandbox),
