@@ -25,7 +25,7 @@ def refused(box, method, path, body, status, code):
     answer = box.call(method, path, body)
     assert answer.status == status, answer.body
     assert (answer.json["code"], answer.json["source"]) == (code, "DAYTONA_DAEMON"), answer.json
-    return answer.json["message"]
+    return answer.json
 
 
 def test_status_branches_and_history(box):
@@ -69,10 +69,13 @@ def test_remotes_and_transfers(box):
     box.ok("POST", "/git/config/user", {"name": "Ann", "email": "ann@example.org"})
     assert box.ok("GET", "/git/config", key="user.name") == {"value": "Ann"}
     assert box.ok("GET", "/git/config", key="user.none") == {"value": None}
-    refused(box, "POST", "/git/pull", {"path": "w"}, 409, "GIT_MERGE_CONFLICT")
+    said = refused(box, "POST", "/git/pull", {"path": "w"}, 409, "GIT_MERGE_CONFLICT")
+    assert (said["git"]["problem"], said["git"]["files"]) == ("conflict", ["README"]), said
+    assert "Automatic merge failed" in said["git"]["words"] and "\n" not in said["message"], said
     box.ok("POST", "/git/reset", {"path": "w", "mode": "hard", "target": "HEAD~1"})
     box.run("echo mine >w/README")
-    refused(box, "POST", "/git/pull", {"path": "w"}, 409, "GIT_DIRTY_WORKTREE")
+    said = refused(box, "POST", "/git/pull", {"path": "w"}, 409, "GIT_DIRTY_WORKTREE")
+    assert (said["git"]["problem"], said["git"]["files"]) == ("dirty", ["README"]), said
     box.ok("POST", "/git/restore", {"path": "w", "files": ["README"]})
     box.ok("POST", "/git/pull", {"path": "w"})
 
@@ -84,6 +87,14 @@ def test_what_is_refused(box):
     refused(box, "POST", "/git/clone", {"url": "http://127.0.0.1:1/r", "path": "x"}, 502, "GIT_TRANSPORT_FAILED")
     refused(box, "POST", "/git/add", {"path": 5}, 400, "INVALID_REQUEST_BODY")
     assert box.call("POST", "/git/clone", {"url": "--upload-pack=x", "path": "x"}).status == 400
+
+
+def test_a_history_beyond_the_limit_is_no_shorter_history(box):
+    box.run("cd w && head -c 9000000 /dev/zero | tr '\\0' x >../message && "
+            "git -c user.name=Ann -c user.email=a@b commit -q --allow-empty -F ../message")
+    said = refused(box, "GET", "/git/history?path=w", None, 413, "PAYLOAD_TOO_LARGE")
+    assert "8 MiB" in said["message"] and "run git as a command" in said["message"]
+    assert box.call("GET", "/git/status", path="w").status == 200
 
 
 def test_credentials_are_stored_on_request(box):

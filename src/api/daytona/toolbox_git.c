@@ -6,6 +6,7 @@
 #include <string.h>
 #include "api/daytona/toolbox_internal.h"
 #include "api/errors.h"
+#include "api/kit/git_view.h"
 #include "git/git.h"
 #include "git/porcelain.h"
 
@@ -222,24 +223,32 @@ static const struct {
     [ATOLL_GIT_TIMED_OUT] = {408, NULL},
 };
 
+/* Daytona's members, and "git" as in our own API: SDKs show one line, but git's words and the files are there. */
 static void fail(struct atoll_api_call *call, const struct atoll_git_result *result,
                  const struct atoll_error *error)
 {
+    struct atoll_buf buf;
+    struct atoll_json_out out;
     enum atoll_git_problem problem;
+    const char *code;
+    int status;
 
     if (!result->failure) {
         atoll_api_fail(call, error);
         return;
     }
     problem = result->failure->problem;
-    if (problem == ATOLL_GIT_EXISTS)
-        atoll_daytona_fail_as(
-            call, result->op == ATOLL_GIT_BRANCH_CREATE ? "GIT_BRANCH_EXISTS" : NULL, error);
-    else if (problems[problem].status)
-        atoll_daytona_refuse(call, problems[problem].status, problems[problem].code, "%s",
-                             error->text);
-    else
-        atoll_api_fail(call, error);
+    status = problems[problem].status;
+    status = status ? status : atoll_api_status_of(error);
+    code = problems[problem].code;
+    if (problem == ATOLL_GIT_EXISTS && result->op == ATOLL_GIT_BRANCH_CREATE)
+        code = "GIT_BRANCH_EXISTS";
+    atoll_api_reply_init(&buf, &out);
+    atoll_json_open(&out, NULL, '{');
+    atoll_daytona_error_members(&out, call, status, code, error->text);
+    atoll_git_view_failure(&out, result->failure);
+    atoll_json_close(&out, '}');
+    atoll_api_reply(call, status, &out);
 }
 
 /* Requests. */
@@ -320,6 +329,11 @@ static void done(void *arg, const struct atoll_git_result *result, const struct 
 
     if (error) {
         fail(call, result, error);
+    } else if (spec->view && result->truncated) {
+        /* SDKs have no place for a mark: a part would look like everything. */
+        atoll_daytona_refuse(call, 413, NULL,
+                             "git %s: the answer is larger than %zu MiB: run git as a command",
+                             atoll_git_op_name(result->op), ATOLL_GIT_OUTPUT_MAX >> 20);
     } else if (!spec->view) {
         atoll_api_reply_empty(call, spec->status);
     } else {
