@@ -92,6 +92,12 @@ def uploading(world):
 
 NO_OBJECT = {"path": "no-such"}
 NO_KEY = {"key": "no-such"}
+# Routes that are not offered: the answer says what is.
+ABSENT = {f"{method} {BASE}{path}": reason for methods, path, reason in (
+    ("GET POST", "/secret", "atoll secret create"), ("GET PATCH DELETE", "/secret/{key}", "atoll secret create"),
+    ("GET POST", "/warm-pools", "--pool"), ("PATCH DELETE", "/warm-pools/{key}", "--pool")) for method in methods.split()}
+ABSENT_IN_BOX = {"PUT secrets": "atoll secret create", **{
+    f"GET telemetry/{what}": "getMetricsLatest" for what in ("metrics", "logs", "traces", "traces/{item}")}}
 
 
 TABLE = {
@@ -152,6 +158,11 @@ TABLE = {
     f"POST {BASE}/volumes": Entry(Ask(403, body={"name": "daytona-made"}), Ask(400, body={"name": "/"})),
     **{f"{method} {BASE}/volumes/{key}": Entry(Ask(404), Ask(404, at=NO_KEY), given=lambda w: {"key": "none"})
        for method, key in (("GET", "by-name/{key}"), ("GET", "{key}"), ("DELETE", "{key}"))},
+    **{route: Entry(Ask(501, check=text(reason)), None, given=lambda w: {"key": "none"})
+       for route, reason in ABSENT.items()},
+    **{f"{route.split()[0]} {BOX}/{route.split()[1]}": Entry(
+        Ask(501, check=text(reason)), Ask(404, at=NO_ID), given=lambda w: {**box(w), "item": "none"})
+       for route, reason in ABSENT_IN_BOX.items()},
     f"GET {BASE}/health": Entry(Ask(200, check=has("status")), None),  # takes no input
     f"GET {BASE}/health/ready": Entry(Ask(200, check=has("status")), None),
     f"GET {BASE}/config": Entry(Ask(200, check=has("proxyToolboxUrl")), None),

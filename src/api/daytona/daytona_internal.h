@@ -148,7 +148,9 @@ bool atoll_daytona_default_snapshot(size_t i, const char **ret_name, uint32_t *r
 int atoll_daytona_apply_idle(struct atoll_engine *engine, const char *id,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* Handlers. account.c */
+/* Handlers. absent.c: 501, with a reason */
+ATOLL_DAYTONA_HANDLER(absent);
+/* account.c */
 ATOLL_DAYTONA_HANDLER(config);
 ATOLL_DAYTONA_HANDLER(health);
 ATOLL_DAYTONA_HANDLER(regions);

@@ -78,6 +78,21 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    BASE "/volumes/by-name/{key}", READ, NONE, atoll_daytona_volume_get, NULL},
     {ATOLL_GET,    BASE "/volumes/{key}",      READ,  NONE, atoll_daytona_volume_get, NULL},
     {ATOLL_DELETE, BASE "/volumes/{key}",      WRITE, NONE, atoll_daytona_volume_remove, NULL},
+
+    {ATOLL_GET,    BASE "/secret",             READ,  NONE, atoll_daytona_absent, NULL},
+    {ATOLL_POST,   BASE "/secret",             WRITE, JSON, atoll_daytona_absent, NULL},
+    {ATOLL_GET,    BASE "/secret/{key}",       READ,  NONE, atoll_daytona_absent, NULL},
+    {ATOLL_PATCH,  BASE "/secret/{key}",       WRITE, JSON, atoll_daytona_absent, NULL},
+    {ATOLL_DELETE, BASE "/secret/{key}",       WRITE, NONE, atoll_daytona_absent, NULL},
+    {ATOLL_PUT,    BOX "/secrets",             WRITE, JSON, atoll_daytona_absent, NULL},
+    {ATOLL_GET,    BASE "/warm-pools",         READ,  NONE, atoll_daytona_absent, NULL},
+    {ATOLL_POST,   BASE "/warm-pools",         WRITE, JSON, atoll_daytona_absent, NULL},
+    {ATOLL_PATCH,  BASE "/warm-pools/{key}",   WRITE, JSON, atoll_daytona_absent, NULL},
+    {ATOLL_DELETE, BASE "/warm-pools/{key}",   WRITE, NONE, atoll_daytona_absent, NULL},
+    {ATOLL_GET,    BOX "/telemetry/metrics",   READ,  NONE, atoll_daytona_absent, NULL},
+    {ATOLL_GET,    BOX "/telemetry/logs",      READ,  NONE, atoll_daytona_absent, NULL},
+    {ATOLL_GET,    BOX "/telemetry/traces",    READ,  NONE, atoll_daytona_absent, NULL},
+    {ATOLL_GET,    BOX "/telemetry/traces/{item}", READ, NONE, atoll_daytona_absent, NULL},
 };
 /* clang-format on */
 
