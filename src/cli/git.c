@@ -43,7 +43,7 @@ static const struct atoll_cli_option options_table[] = {
     TEXT("ref", 'b', ref, "NAME",
          "clone, init: the branch; log: where it starts; restore: the source"),
     TEXT("commit", 0, commit, "HASH", "clone: a commit to check out"),
-    TEXT("mode", 0, mode, "soft|mixed|hard|merge|keep", "reset: how"),
+    TEXT("mode", 0, mode, "soft|mixed|hard|merge|keep|abort", "reset: how"),
     TEXT("scope", 0, scope, "local|global|system", "config: which file"),
     TEXT("username", 0, username, "NAME",
          "clone, fetch, pull, push: the user of the password in ATOLL_GIT_PASSWORD"),

@@ -29,7 +29,8 @@ static const struct {
     [ATOLL_GIT_REF_NOT_FOUND] = {"ref_not_found", ATOLL_ERR_NOT_FOUND, ENOENT, NULL},
     [ATOLL_GIT_EXISTS] = {"exists", ATOLL_ERR_ALREADY_EXISTS, EEXIST, NULL},
     [ATOLL_GIT_CONFLICT] = {"conflict", ATOLL_ERR_FAILED_PRECONDITION, EEXIST,
-                            "resolve the files, add and commit them; or reset with mode merge"},
+                            "resolve the files, add and commit them, and in a rebase run git "
+                            "rebase --continue; or reset with mode abort"},
     [ATOLL_GIT_DIRTY] = {"dirty", ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
                          "commit, stash or restore the files first"},
     [ATOLL_GIT_NON_FAST_FORWARD] = {"non_fast_forward", ATOLL_ERR_FAILED_PRECONDITION, EEXIST,

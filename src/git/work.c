@@ -188,17 +188,19 @@ static const char checkout_script[] = "git -C \"$d\" checkout -q \"$@\" >&2 || e
 static int fill_reset(const struct atoll_git_request *r, struct atoll_git_command *c,
                       struct atoll_error *err)
 {
-    static const char *const modes[] = {"soft", "mixed", "hard", "merge", "keep"};
+    static const char *const modes[] = {"soft", "mixed", "hard", "merge", "keep", "abort"};
     char *mode = NULL;
     size_t i = 0;
 
     atoll_git_add(c, "-q");
     if (r->files && r->mode)
         return atoll_git_refuse(err, "mode", "and \"files\" exclude each other");
+    if (r->ref && r->mode && strcmp(r->mode, "abort") == 0)
+        return atoll_git_refuse(err, "ref", "has no meaning with the mode abort");
     while (i < ATOLL_ARRAY_LEN(modes) && r->mode && strcmp(modes[i], r->mode) != 0)
         i++;
     if (i == ATOLL_ARRAY_LEN(modes))
-        return atoll_git_refuse(err, "mode", "must be soft, mixed, hard, merge or keep");
+        return atoll_git_refuse(err, "mode", "must be soft, mixed, hard, merge, keep or abort");
     if (r->mode) {
         if (asprintf(&mode, "--%s", modes[i]) < 0)
             mode = NULL;
@@ -211,8 +213,24 @@ static int fill_reset(const struct atoll_git_request *r, struct atoll_git_comman
     return 0;
 }
 
-static const char reset_script[] = "git -C \"$d\" reset \"$@\" >&2 || exit\n"
-                                   "w\n";
+/* Aborts what git says is in progress. A conflict without that, as of a stash, is only in the index. */
+static const char reset_script[] =
+    "case $2 in --abort)\n"
+    "  git -C \"$d\" rev-parse --git-dir >/dev/null || exit\n"
+    "  CDPATH= cd \"$d\" || exit\n"
+    "  d=.\n"
+    "  p() { test -e \"$(git rev-parse --git-path \"$1\")\"; }\n"
+    "  if p rebase-apply/applying; then set -- am --abort\n"
+    "  elif p rebase-merge || p rebase-apply; then set -- rebase --abort\n"
+    "  elif p MERGE_HEAD; then set -- merge --abort\n"
+    "  elif p CHERRY_PICK_HEAD; then set -- cherry-pick --abort\n"
+    "  elif p REVERT_HEAD; then set -- revert --abort\n"
+    "  elif test -n \"$(git ls-files -u)\"; then set -- reset -q --merge\n"
+    "  else echo 'fatal: nothing is in progress that could be aborted' >&2; exit 128; fi ;;\n"
+    "*) set -- reset \"$@\" ;;\n"
+    "esac\n"
+    "git -C \"$d\" \"$@\" >&2 || exit\n"
+    "w\n";
 
 static int fill_restore(const struct atoll_git_request *r, struct atoll_git_command *c,
                         struct atoll_error *err)

@@ -179,6 +179,36 @@ def test_what_does_not_merge(cloned):
     assert cloned.problem("pull", {"path": "v", "rebase": True, "author": AUTHOR})[1]["problem"] == "conflict"
 
 
+def test_a_conflict_is_aborted(cloned):
+    """Of every operation that can stop at one: then all is as before it."""
+    diverge(cloned)
+    for key, value in (("user.name", "Ann"), ("user.email", "ann@example.org")):
+        cloned.git("config", {"path": "w", "name": key, "value": value}, method="PUT", status=204)
+    before = cloned.git("log", method="GET", path="w", limit=1)["commits"][0]["hash"]
+
+    def stops(verb, body, **more):
+        status, git = cloned.problem(verb, {"path": "w", **body}, **more)
+        assert (status, git["problem"], git["files"]) == (409, "conflict", ["README"])
+
+    def aborted():
+        back = cloned.git("reset", {"path": "w", "mode": "abort"})
+        assert (back["branch"], back["commit"]["hash"]) == ("main", before), back
+        assert cloned.out("cd w && git status --porcelain && cat README && ls -d .git/rebase-* || true") == "ours"
+
+    for fields in ({"rebase": True}, {}):
+        stops("pull", fields)
+        aborted()
+    for command in ("git cherry-pick origin/main", "git revert --no-edit HEAD~1",
+                    "git format-patch -q -1 --stdout origin/main | git am -3"):
+        cloned.out(f"cd w && ({command}) >/dev/null 2>&1; git ls-files -u | grep -q .")
+        aborted()
+    cloned.out("cd w && git checkout -q origin/main && echo stashed >README && git stash -q && git checkout -q main")
+    cloned.problem("stash/apply", {"path": "w", "index": 0})
+    aborted()
+    status, git = cloned.problem("reset", {"path": "w", "mode": "abort"})
+    assert (status, git["problem"]) == (409, "failed") and "nothing is in progress" in git["words"]
+
+
 def test_local_changes_are_not_overwritten(cloned):
     diverge(cloned)
     cloned.git("reset", {"path": "w", "ref": "HEAD~1", "mode": "hard"})
@@ -277,6 +307,7 @@ def test_typed_problems(box):
     ("checkout", {"ref": "-b"}), ("checkout", {}), ("commit", {"message": "m", "author": {"name": "x"}}),
     ("commit", {}), ("add", {}), ("add", {"files": []}), ("add", {"files": [""]}),
     ("reset", {"mode": "wild"}), ("reset", {"mode": "hard", "files": ["f"]}), ("restore", {}),
+    ("reset", {"mode": "abort", "ref": "HEAD"}),
     ("branches", {"name": ""}), ("branches", {"name": "--all"}),
     ("remotes", {"name": "o", "url": "https://u:p@h/r"}), ("push", {"delete": True}),
     ("fetch", {"ref": "x"}), ("pull", {"rebase": True, "ffOnly": True}), ("init", {"unknown": 1}),
