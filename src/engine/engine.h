@@ -400,6 +400,8 @@ int atoll_engine_heartbeat(struct atoll_engine *engine, const char *id,
 void atoll_engine_connection_closed(struct atoll_engine *engine, const char *id);
 /* Records a use of the sandbox that the engine does not see itself, such as a preview. */
 void atoll_engine_touch(struct atoll_engine *engine, const char *id);
+/* Likewise one that lasts: 1 when it begins, -1 when it ends. Until then the sandbox is not idle. */
+void atoll_engine_use(struct atoll_engine *engine, const char *id, int by);
 
 /*
  * A paused sandbox uses no CPU; its deadline, lease and idle time do not run. Every request except

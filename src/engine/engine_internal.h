@@ -170,6 +170,7 @@ struct atoll_life {
     /* Value of cpu_us when its processes were killed for exceeding the budget. */
     uint64_t killed_us;
     uint64_t output_bytes; /* of all its commands */
+    unsigned uses;         /* requests and connections to its ports that are in progress */
     bool spent;            /* a budget is used up: its commands were killed */
     bool looking;          /* a request for its CPU time is in progress */
     bool counted;          /* its end was counted in the metrics */

@@ -37,6 +37,16 @@ static void *alloc(size_t n)
     return p;
 }
 
+void atoll_proxy_use(struct atoll_proxy *proxy, const char *key, const char *owner, int by)
+{
+    if (by > 0)
+        atoll_shares_add(&proxy->active, owner, 1);
+    else
+        atoll_shares_drop(&proxy->active, owner, 1);
+    if (proxy->config.use)
+        proxy->config.use(proxy->config.arg, key, by);
+}
+
 /* Ending. */
 
 static void finish(struct atoll_proxy_exchange *x)
@@ -46,7 +56,7 @@ static void finish(struct atoll_proxy_exchange *x)
         x->dial->exchange = NULL;
     atoll_list_remove(&x->wait);
     atoll_list_remove(&x->node);
-    atoll_shares_drop(&x->proxy->active, x->owner, 1);
+    atoll_proxy_use(x->proxy, x->key, x->owner, -1);
     atoll_buf_done(&x->head);
     atoll_http1_answer_done(&x->answer);
     x->hooks->done(x->arg, &x->outcome);
@@ -112,8 +122,8 @@ static void switch_protocols(struct atoll_proxy_exchange *x, const uint8_t *earl
     req = ATOLL_TAKE_PTR(x->req);
     atoll_http_on_close(req, NULL, NULL);
     atoll_list_remove(&x->node);
-    atoll_shares_drop(&x->proxy->active, x->owner, 1);
-    atoll_proxy_tunnel(x->proxy, req, ATOLL_TAKE_PTR(x->conn), x->owner, upgrade, early, n,
+    atoll_proxy_use(x->proxy, x->key, x->owner, -1);
+    atoll_proxy_tunnel(x->proxy, req, ATOLL_TAKE_PTR(x->conn), x->key, x->owner, upgrade, early, n,
                        x->hooks, x->arg);
     atoll_buf_done(&x->head);
     atoll_http1_answer_done(&x->answer);
@@ -344,7 +354,7 @@ static struct atoll_proxy_exchange *exchange_new(struct atoll_proxy *proxy,
     (void)!atoll_text_copy(x->owner, sizeof(x->owner), request->owner);
     atoll_buf_init(&x->head, HEAD_MAX);
     atoll_list_push_back(&proxy->exchanges, &x->node);
-    atoll_shares_add(&proxy->active, x->owner, 1);
+    atoll_proxy_use(proxy, x->key, x->owner, 1);
     atoll_http_on_close(req, client_gone, x);
     atoll_http_on_drain(req, client_drained, x);
     atoll_proxy_arm(proxy);

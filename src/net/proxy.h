@@ -24,6 +24,8 @@ struct atoll_proxy_config {
     void (*dial)(void *arg, const char *key, atoll_proxy_dialed_fn *done, void *ctx);
     /* Closes a descriptor of dial; NULL: close(2). */
     void (*discard)(void *arg, const char *key, int fd);
+    /* Called with 1 when a request or tunnel for the upstream begins, and with -1 at its end. May be NULL. */
+    void (*use)(void *arg, const char *key, int by);
     void *arg;
     int64_t answer_ms; /* timeout for the head of an answer; 0: 120 s */
 };

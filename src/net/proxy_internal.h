@@ -107,11 +107,13 @@ bool atoll_proxy_answer_copy(struct atoll_proxy_exchange *x);
 /* Answers 101 with `upgrade` as the protocol and the headers set so far, and relays bytes until one
  * side ends. Takes ownership of both connections. `early`: bytes that the upstream has sent already. */
 void atoll_proxy_tunnel(struct atoll_proxy *proxy, struct atoll_http_request *req,
-                        struct atoll_proxy_conn *conn, const char *owner, const char *upgrade,
-                        const uint8_t *early, size_t n, const struct atoll_proxy_hooks *hooks,
-                        void *arg);
+                        struct atoll_proxy_conn *conn, const char *key, const char *owner,
+                        const char *upgrade, const uint8_t *early, size_t n,
+                        const struct atoll_proxy_hooks *hooks, void *arg);
 void atoll_proxy_tunnels_sweep(struct atoll_proxy *proxy, int64_t now_ms);
 void atoll_proxy_tunnels_done(struct atoll_proxy *proxy);
 
+/* proxy.c: counts a request or tunnel that begins (1) or ends (-1). */
+void atoll_proxy_use(struct atoll_proxy *proxy, const char *key, const char *owner, int by);
 /* proxy.c: starts the timeout sweep, if it is needed and does not run. */
 void atoll_proxy_arm(struct atoll_proxy *proxy);

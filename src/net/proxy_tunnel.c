@@ -16,7 +16,7 @@ struct tunnel {
     struct atoll_http_upgrade upgrade;
     struct atoll_list node;
     struct atoll_proxy *proxy;
-    char owner[ATOLL_SHARE_NAME_MAX];
+    char key[ATOLL_PROXY_KEY_MAX], owner[ATOLL_SHARE_NAME_MAX];
     struct atoll_stream *client;   /* owned */
     struct atoll_proxy_conn *conn; /* owned; NULL once the upstream has ended */
     const struct atoll_proxy_hooks *hooks;
@@ -31,7 +31,7 @@ static void tunnel_free(struct tunnel *t)
     t->client = atoll_stream_free(t->client);
     atoll_http_upgrade_done(&t->upgrade);
     atoll_list_remove(&t->node);
-    atoll_shares_drop(&t->proxy->active, t->owner, 1);
+    atoll_proxy_use(t->proxy, t->key, t->owner, -1);
     t->hooks->done(t->arg, &t->outcome);
     free(t);
 }
@@ -118,28 +118,29 @@ static const struct atoll_proxy_conn_events upstream_events = {
 };
 
 static struct tunnel *tunnel_new(struct atoll_proxy *proxy, struct atoll_proxy_conn *conn,
-                                 const char *owner, const struct atoll_proxy_hooks *hooks,
-                                 void *arg)
+                                 const char *key, const char *owner,
+                                 const struct atoll_proxy_hooks *hooks, void *arg)
 {
     struct tunnel *t = atoll_alloc(sizeof(*t));
 
     t->proxy = proxy;
+    (void)snprintf(t->key, sizeof(t->key), "%s", key);
     (void)snprintf(t->owner, sizeof(t->owner), "%s", owner);
     t->conn = conn;
     t->hooks = hooks;
     t->arg = arg;
     t->outcome.status = 101;
     atoll_list_push_back(&proxy->tunnels, &t->node);
-    atoll_shares_add(&proxy->active, t->owner, 1);
+    atoll_proxy_use(proxy, t->key, t->owner, 1);
     return t;
 }
 
 void atoll_proxy_tunnel(struct atoll_proxy *proxy, struct atoll_http_request *req,
-                        struct atoll_proxy_conn *conn, const char *owner, const char *upgrade,
-                        const uint8_t *early, size_t n, const struct atoll_proxy_hooks *hooks,
-                        void *arg)
+                        struct atoll_proxy_conn *conn, const char *key, const char *owner,
+                        const char *upgrade, const uint8_t *early, size_t n,
+                        const struct atoll_proxy_hooks *hooks, void *arg)
 {
-    struct tunnel *t = tunnel_new(proxy, conn, owner, hooks, arg);
+    struct tunnel *t = tunnel_new(proxy, conn, key, owner, hooks, arg);
     char fields[200];
 
     (void)snprintf(fields, sizeof(fields), "Upgrade: %.100s\r\n", upgrade);
@@ -174,7 +175,7 @@ static void turn_away(struct caller *c, int status)
 static void connect_caller(struct caller *c, struct atoll_proxy_conn *conn)
 {
     static const struct atoll_stream_limits limits = {SIZE_MAX / 2, ATOLL_HTTP_HIGH_WATER};
-    struct tunnel *t = tunnel_new(c->proxy, conn, c->owner, c->hooks, c->arg);
+    struct tunnel *t = tunnel_new(c->proxy, conn, c->key, c->owner, c->hooks, c->arg);
     struct atoll_error err;
 
     if (atoll_stream_new(c->proxy->config.loop, ATOLL_TAKE_FD(c->fd), &atoll_stream_socket_ops,
@@ -223,7 +224,7 @@ int atoll_proxy_join(struct atoll_proxy *proxy, struct atoll_http_request *req, 
         (void)atoll_proxy_conn_free(conn);
         return -EAGAIN;
     }
-    atoll_proxy_tunnel(proxy, req, conn, owner, upgrade, NULL, 0, hooks, arg);
+    atoll_proxy_tunnel(proxy, req, conn, key, owner, upgrade, NULL, 0, hooks, arg);
     atoll_proxy_arm(proxy);
     return 0;
 }

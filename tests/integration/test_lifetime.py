@@ -185,6 +185,51 @@ def test_requests_to_a_port_are_a_use(rest):
     wait_gone(rest, sandbox)
 
 
+LASTING_SERVER = """
+import socket, threading
+def serve(client):
+    head = b""
+    while b"\\r\\n\\r\\n" not in head:
+        head += client.recv(65536)
+    if b"upgrade: test" in head.lower():
+        client.sendall(b"HTTP/1.1 101 Switching Protocols\\r\\nConnection: Upgrade\\r\\nUpgrade: test\\r\\n\\r\\n")
+    else:
+        client.sendall(b"HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n1\\r\\na\\r\\n")
+    while client.recv(65536):
+        pass
+listener = socket.create_server(("127.0.0.1", 8000))
+while True:
+    threading.Thread(target=serve, args=listener.accept()[:1]).start()
+"""
+
+
+def test_a_connection_to_a_port_is_a_use_until_its_end(rest):
+    """A long answer, and a connection that was upgraded."""
+    boxes, open_ones = [create(rest, idleSeconds=2) for _ in range(2)], []
+    for sandbox, status, header in zip(boxes, (200, 101), ("", "Connection: Upgrade\r\nUpgrade: test\r\n")):
+        path = f"/api/sandboxes/{sandbox}"
+        rest.put(f"{path}/files", LASTING_SERVER.encode(), path="/home/user/server.py")
+        run(rest, sandbox, "sh", "-c", "setsid python3 server.py >/dev/null 2>&1 & true")
+        token = rest.post(f"{path}/previews", {"port": 8000}).json["token"]
+        request = f"GET /preview/{sandbox}/8000/ HTTP/1.1\r\nHost: a\r\nX-Atoll-Preview-Token: {token}\r\n{header}\r\n"
+
+        def is_open():
+            made = rest.socket(20)
+            made.sendall(request.encode())
+            if made.recv(65536).startswith(f"HTTP/1.1 {status} ".encode()):
+                open_ones.append(made)
+                return True
+            made.close()
+            return False
+
+        wait_until(is_open, 30, lambda: "the server does not answer")
+    wait_gone(rest, create(rest, idleSeconds=2))  # which was used after both
+    assert [state(rest, sandbox) for sandbox in boxes] == ["running", "running"]
+    for connection, sandbox in zip(open_ones, boxes):
+        connection.close()
+        wait_gone(rest, sandbox)
+
+
 def test_a_lease_needs_heartbeats(rest):
     control, kept = create(rest), create(rest, leaseSeconds=2)
     forgotten = create(rest, leaseSeconds=2)

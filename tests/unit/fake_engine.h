@@ -1048,6 +1048,13 @@ void atoll_engine_touch(struct atoll_engine *engine, const char *id)
     (void)id;
 }
 
+void atoll_engine_use(struct atoll_engine *engine, const char *id, int by)
+{
+    (void)engine;
+    (void)id;
+    (void)by;
+}
+
 int atoll_engine_set_idle(struct atoll_engine *engine, const char *id, uint32_t seconds,
                           enum atoll_at_deadline then, struct atoll_error *err)
 {

@@ -84,12 +84,19 @@ static void discard(void *arg, const char *key, int fd)
     atoll_engine_discard(ports->engine, strchr(key, '-') + 1, fd);
 }
 
+static void use(void *arg, const char *key, int by)
+{
+    struct atoll_ports *ports = arg;
+
+    atoll_engine_use(ports->engine, strchr(key, '-') + 1, by);
+}
+
 struct atoll_ports *atoll_ports_new(struct atoll_loop *loop, struct atoll_engine *engine,
                                     unsigned tries)
 {
     struct atoll_ports *ports = atoll_api_alloc(sizeof(*ports));
     const struct atoll_proxy_config config = {
-        .loop = loop, .dial = dial, .discard = discard, .arg = ports};
+        .loop = loop, .dial = dial, .discard = discard, .use = use, .arg = ports};
 
     ports->loop = loop;
     ports->engine = engine;
@@ -136,8 +143,6 @@ void atoll_ports_forward(struct atoll_ports *ports, struct atoll_http_request *r
     };
 
     (void)snprintf(key, sizeof(key), "%u-%s", request->port, request->sandbox_id);
-    /* A reused connection is activity, too. */
-    atoll_engine_touch(ports->engine, request->sandbox_id);
     atoll_proxy_forward(ports->proxy, req, &forwarded);
 }
 
@@ -164,7 +169,6 @@ void atoll_ports_relay(struct atoll_ports *ports, const char *sandbox_id, uint16
 
     *relay = (struct relay){done, arg};
     (void)snprintf(key, sizeof(key), "%u-%s", port, sandbox_id);
-    atoll_engine_touch(ports->engine, sandbox_id);
     atoll_proxy_relay(ports->proxy, fd, key, atoll_api_owner_of(ports->engine, sandbox_id), &hooks,
                       relay);
 }
@@ -181,7 +185,6 @@ int atoll_ports_join(struct atoll_ports *ports, struct atoll_http_request *req,
     char key[ATOLL_PROXY_KEY_MAX];
 
     (void)snprintf(key, sizeof(key), "%u-%s", port, sandbox_id);
-    atoll_engine_touch(ports->engine, sandbox_id);
     return atoll_proxy_join(ports->proxy, req, protocol, fd, key,
                             atoll_api_owner_of(ports->engine, sandbox_id), &hooks, NULL);
 }

@@ -24,10 +24,10 @@ struct atoll_port_request {
     const struct atoll_proxy_hooks *hooks;
     void *arg;
 };
-/* Forwards the request; the sandbox counts as active. */
+/* Forwards the request; the sandbox counts as active until its end. */
 void atoll_ports_forward(struct atoll_ports *ports, struct atoll_http_request *req,
                          const struct atoll_port_request *request);
-/* Connects a client of a published port to the port of the sandbox, which counts as active. Takes
+/* Connects a client of a published port to the port of the sandbox, which counts as active while it
  * ownership of fd. done is called once, at its end. */
 void atoll_ports_relay(struct atoll_ports *ports, const char *sandbox_id, uint16_t port, int fd,
                        void (*done)(void *arg), void *arg);

@@ -362,7 +362,7 @@ static struct atoll_sandbox *find_over(struct atoll_engine *engine, int64_t now,
             return s;
         if (idle_at(s) > now)
             continue;
-        if (!has_running_exec(s))
+        if (!has_running_exec(s) && s->life.uses == 0)
             return s;
         s->life.used_ms = now;
     }
@@ -419,6 +419,19 @@ void atoll_engine_touch(struct atoll_engine *engine, const char *id)
 
     if (s)
         s->life.used_ms = atoll_clock_ms();
+}
+
+void atoll_engine_use(struct atoll_engine *engine, const char *id, int by)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, id);
+
+    if (!s)
+        return; /* it was destroyed while the use lasted */
+    s->life.used_ms = atoll_clock_ms();
+    if (by > 0)
+        s->life.uses++;
+    else if (s->life.uses > 0)
+        s->life.uses--;
 }
 
 int atoll_engine_set_idle(struct atoll_engine *engine, const char *id, uint32_t seconds,
