@@ -1,9 +1,12 @@
 """Every field of Daytona's request bodies with values of every wrong type: an error of Daytona's form, never one of
 the server, and nothing happens."""
 
+import re
+
 import pytest
 from rest import Rest
 from test_bad_input import WRONG, nothing_is_left, rest, with_field  # noqa: F401
+from test_every_route import ROUTES
 
 BAD = {
     "text": WRONG["string"],
@@ -27,7 +30,8 @@ def text(names, **more):
 
 
 BUILD = {"buildInfo": "object", "buildInfo.dockerfileContent": "text", "buildInfo.contextHashes": "texts"}
-# (path, method, a body without the field, fields with their kinds); {tool} is the toolbox of a sandbox.
+# (path, method, a body without the field, fields with their kinds); {tool} is the toolbox of a sandbox, in which there
+# are the session s, the terminal p0 and the process {process}.
 BODIES = [
     ("/daytona/sandbox", "POST", {}, {
         **text("name snapshot user target networkAllowList domainAllowList outboundProxyUrl linkedSandbox"),
@@ -51,14 +55,23 @@ BODIES = [
     ("{tool}/process/session", "POST", {}, text("sessionId")),
     ("{tool}/process/session/s/exec", "POST", {"command": "true"},
      text("command cwd", runAsync="flag", suppressInputEcho="flag", env="texts map", envs="texts map")),
+    ("{tool}/process/session/s/command/{command}/input", "POST", {"data": ""}, text("data")),
+    ("{tool}/process/pty/p0/resize", "POST", {"cols": 80, "rows": 24}, fields(whole="cols rows")),
     ("{tool}/process/pty", "POST", {"id": "p"}, text("id cwd", cols="whole", rows="whole", lazyStart="flag", envs="texts map")),
     ("{tool}/process/interpreter/context", "POST", {}, text("cwd language")),
     ("{tool}/processes", "POST", {"shellCommand": "true"},
      text("shellCommand name cwd user stdin kind", argv="texts", env="texts map", timeoutMs="whole", terminal="object")),
+    ("{tool}/processes/{process}/stdin", "POST", {"data": ""}, text("data", eof="flag")),
+    ("{tool}/processes/{process}/signals", "POST", {"signal": "CONT"},
+     text("signal escalateTo", escalateAfterMs="whole")),
+    ("{tool}/processes/{process}/resize", "POST", {"cols": 80, "rows": 24}, fields(whole="cols rows")),
     ("{tool}/files/bulk-download", "POST", {}, {"paths": "texts"}),
     ("{tool}/files/replace", "POST", {"files": ["f"], "pattern": "a", "newValue": "b"},
      text("pattern newValue", files="texts")),
-    ("{tool}/lsp/start", "POST", {"languageId": "python", "pathToProject": "p"}, text("languageId pathToProject")),
+    *((f"{{tool}}/lsp/{what}", "POST", {"languageId": "python", "pathToProject": "p"}, text("languageId pathToProject"))
+      for what in ("start", "stop")),
+    *((f"{{tool}}/lsp/{what}", "POST", {"languageId": "python", "pathToProject": "p", "uri": "u"},
+       text("languageId pathToProject uri")) for what in ("did-open", "did-close")),
     ("{tool}/lsp/completions", "POST", {"languageId": "python", "pathToProject": "p", "uri": "u"}, text("uri", position="object")),
     ("{tool}/git/clone", "POST", {"url": "file:///no", "path": "v"},
      text("url path branch commit_id username password", insecure_skip_tls="flag", depth="whole")),
@@ -85,13 +98,47 @@ def sandbox_id(daemon):
     control = Rest(daemon.socket)
     made = control.post("/daytona/sandbox", {}).json["id"]
     assert control.post(f"/daytona/toolbox/{made}/process/session", {"sessionId": "s"}).status == 201
+    assert control.post(f"/daytona/toolbox/{made}/process/pty", {"id": "p0"}).status == 201
     yield made
     control.delete(f"/daytona/sandbox/{made}")
 
 
+@pytest.fixture(scope="module")
+def places(daemon, sandbox_id):
+    """What the paths of the table name."""
+    control, tool = Rest(daemon.socket), f"/daytona/toolbox/{sandbox_id}"
+    command = control.post(f"{tool}/process/session/s/exec", {"command": "cat", "runAsync": True})
+    process = control.post(f"{tool}/processes", {"argv": ["cat"], "stdin": "pipe", "terminal": {"cols": 80, "rows": 24}})
+    assert command.status in (200, 202) and process.status in (200, 201), (command.body, process.body)
+    return {"box": sandbox_id, "tool": tool, "command": command.json["cmdId"], "process": process.json["id"]}
+
+
+# Routes that take no JSON: their input is in the path or the query, is a file or a form, or is not looked at.
+NO_JSON = re.compile("|".join((
+    "/daytona/sandbox/{id}/(start|stop|pause|recover|archive|backup|last-activity|ssh-access|signing-key/rotate)",
+    "/daytona/sandbox/{id}/(auto(stop|pause|archive|delete)|ttl|public)/{item}",
+    "/daytona/sandbox/{id}/ports/{port}/signed-preview-url/{item}/expire", "/daytona/snapshots/{key}/(de)?activate",
+    "/daytona/object-storage/.*", "{tool}/(init|proxy/.*|computeruse/.*)",
+    "{tool}/files/(folder|move|permissions|upload|upload-v2|bulk-upload)",
+    "/daytona/(secret|warm-pools)(/{key})?", "/daytona/sandbox/{id}/secrets")))
+
+
+def test_every_route_with_a_body_is_in_the_table():
+    def shown(path):
+        path = re.sub(r"/(session|pty)/(s|p0)/", r"/\1/{key}/", path.replace("{box}", "{id}"))
+        return re.sub(r"{(command|process)}", "{item}", path)
+    listed = [(method, path.replace("/daytona/toolbox/{id}", "{tool}")) for method, path, _ in ROUTES
+              if path.startswith("/daytona/") and method in ("POST", "PUT", "PATCH")]
+    served = {f"{method} {path}" for method, path in listed
+              if not NO_JSON.fullmatch(path) and not path.startswith("{tool}/toolbox/")}  # which are the same
+    tested = {f"{method} {shown(path)}" for path, method, *_ in BODIES}
+    assert served <= tested, sorted(served - tested)
+    assert tested - served == {"DELETE {tool}/git/branches"}  # the only DELETE with a body
+
+
 @pytest.mark.parametrize("path, method, base, kinds", BODIES, ids=[f"{method} {path}" for path, method, *_ in BODIES])
-def test_every_field_of_every_wrong_type(rest, sandbox_id, path, method, base, kinds):  # noqa: F811
-    path = path.format(box=sandbox_id, tool=f"/daytona/toolbox/{sandbox_id}")
+def test_every_field_of_every_wrong_type(rest, places, path, method, base, kinds):  # noqa: F811
+    path = path.format(**places)
     accepted = []
     for name, kind in kinds.items():
         for value in BAD[kind]:

@@ -152,6 +152,11 @@ def test_every_route_is_in_the_documents():
     assert sorted(row for row in rows - listed if row[0].split()[1].startswith("/api")) == []
 
 
+def test_facades_are_not_in_our_document():
+    paths = json.loads((ROOT / "docs" / "openapi.json").read_text())["paths"]
+    assert {path for path in paths if not path.startswith("/api/")} == {"/healthz", "/readyz", "/metrics"}
+
+
 def documented(method, path):
     """The statuses openapi.json knows for it."""
     document = json.loads((ROOT / "docs" / "openapi.json").read_text())
