@@ -1,10 +1,7 @@
 """kill -9 of the daemon while the SDK works: the SDK connects again, and nothing is lost."""
 
 import contextlib
-import shutil
-import socket
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -12,22 +9,9 @@ from pathlib import Path
 import pytest
 from daytona import CreateSandboxFromSnapshotParams, Daytona, DaytonaConfig, DaytonaError
 
-TESTS = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(TESTS))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from daemons import BUILD, Daemon  # noqa: E402
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def kill_and_restart(daemon):
-    daemon.process.kill()
-    daemon.process.wait()
-    daemon.start()
+from mortal import kill_and_restart, mortal_daemon  # noqa: E402
 
 
 def wait_for(condition, what, seconds=40):
@@ -40,15 +24,8 @@ def wait_for(condition, what, seconds=40):
 @pytest.fixture(scope="module")
 def mortal():
     """A daemon of our own, and a client of it."""
-    directory = Path(tempfile.mkdtemp(prefix="atoll-", dir="/tmp"))
-    daemon, address = Daemon(BUILD, directory), f"127.0.0.1:{free_port()}"
-    daemon.env["ATOLL_LISTEN"] = address
-    daemon.start()
-    key = (daemon.state / "api-key").read_text().strip()
-    yield daemon, Daytona(DaytonaConfig(api_url=f"http://{address}/daytona", api_key=key))
-    left = daemon.stop()
-    assert not left, left
-    shutil.rmtree(directory, ignore_errors=True)
+    with mortal_daemon() as (daemon, url, key):
+        yield daemon, Daytona(DaytonaConfig(api_url=url, api_key=key))
 
 
 @pytest.fixture

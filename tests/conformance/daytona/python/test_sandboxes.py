@@ -3,6 +3,7 @@
 import asyncio
 import shlex
 import subprocess
+import sys
 
 import pytest
 from daytona import (AsyncDaytona, CreateSandboxFromImageParams, CreateSnapshotParams, DaytonaError,
@@ -137,3 +138,20 @@ def test_ssh_access(create):
     sandbox.revoke_ssh_access(access.token)
     assert not sandbox.validate_ssh_access(access.token).valid
     assert subprocess.run([*ssh, "true"], capture_output=True, stdin=subprocess.DEVNULL).returncode == 255
+
+
+SCRIPT = """
+import threading
+from daytona import Daytona
+print(Daytona().create().id)
+print([each.name for each in threading.enumerate() if each is not threading.main_thread() and not each.daemon])
+"""
+
+
+def test_a_script_that_ends_with_a_living_sandbox_does_not_wait(daytona):
+    """Python ends when no thread but those of daemons runs."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 0, done.stderr
+    made, threads = done.stdout.splitlines()
+    daytona.get(made).delete()
+    assert threads == "[]"
