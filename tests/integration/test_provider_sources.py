@@ -16,6 +16,7 @@ from pathlib import Path
 import docker_engine
 import pytest
 from daemons import BUILD, Daemon, need_build, open_directory, refusal, wait_until
+from faulty import Faulty
 from listening import listening_daemon
 from rest import Rest
 
@@ -43,7 +44,7 @@ e2b:
 
 class Service:
     def __init__(self, daemon, address):
-        self.daemon = daemon
+        self.daemon, self.address = daemon, address
         self.key = (daemon.state / "api-key").read_text().strip()
         self.url = f"http://{address[0]}:{address[1]}"
         self.variables = {"E2B_API_KEY": self.key, "E2B_API_URL": self.url}
@@ -341,6 +342,22 @@ def test_a_policy_is_changed_at_a_daytona_service(service):
             changed = rest.put(f"{path}/network", {"default": default})
             assert changed.status == 200 and shown() == expected, (changed.body, shown())
         assert rest.delete(path).status == 204
+
+
+def test_a_change_of_a_policy_is_tried_again(service):
+    """409: the service is changing something else of the sandbox."""
+    with Faulty(service.address, ("127.0.0.1", 0)) as proxy:
+        text = (f"native: {{}}\ndaytona: {{api_key: '{service.key}', api_url: 'http://127.0.0.1:{proxy.address[1]}/daytona', "
+                f"toolbox_url: '{service.url}/daytona/toolbox'}}\n")
+        with daemon_with(text) as daemon:
+            wait_up(daemon, "daytona")
+            made = create(daemon, provider="daytona", network={"mode": "bridge", "default": "allow"})
+            assert made.status == 201, made.body
+            path = f"/api/sandboxes/{made.json['id']}"
+            proxy.fail("status", 2, b"/network-settings", status=409)
+            changed = Rest(daemon.socket).put(f"{path}/network", {"default": "deny"})
+            assert changed.status == 200 and proxy.struck == 2, changed.body
+            assert Rest(daemon.socket).delete(path).status == 204
 
 
 def test_vercel_of_the_environment(service):
