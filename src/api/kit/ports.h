@@ -27,8 +27,8 @@ struct atoll_port_request {
 /* Forwards the request; the sandbox counts as active until its end. */
 void atoll_ports_forward(struct atoll_ports *ports, struct atoll_http_request *req,
                          const struct atoll_port_request *request);
-/* Connects a client of a published port to the port of the sandbox, which counts as active while it
- * ownership of fd. done is called once, at its end. */
+/* Connects a client of a published port to the port of the sandbox, which counts as active until
+ * its end. Takes ownership of fd. done is called once, at that end. */
 void atoll_ports_relay(struct atoll_ports *ports, const char *sandbox_id, uint16_t port, int fd,
                        void (*done)(void *arg), void *arg);
 /* Answers an upgrade to `protocol` with 101, and relays bytes between the client and fd, which came from
