@@ -13,6 +13,7 @@ from boxes import Box
 from conftest import BUILD
 from daemons import wait_until
 from resting import kill_daemon, mortal_daemon
+from rest import Rest
 from test_state import layers, need_snapshots
 
 FULL = os.environ.get("ATOLL_FAULTS") == "all"
@@ -107,6 +108,59 @@ def test_undo_while_a_command_runs(box):
     ended = box.exec(running)["result"]
     assert ended["kind"] == "killed_by" and "undo" in str(ended), ended
     assert box.out("cat a") == "one"
+
+
+def test_an_open_interpreter_does_not_hinder_undo(box):
+    """Only code that runs in it does. A context goes on with a new interpreter and says so."""
+    made = box.post("contexts", {"language": "python"})
+    assert made.status == 201, made.body
+    run = f"contexts/{made.json['context_id']}/execute"
+    assert box.post(run, {"code": "x = 5"}).json["error"] is None
+    box.out("echo one > a")
+    assert undo(box) == 0
+    found = box.post(run, {"code": "'x' in globals()"}).json
+    assert found["results"][-1]["text"] == "False" and "undo" in found["stderr"], found
+    box.out("echo one > a")
+    ended = []
+    thread = threading.Thread(target=lambda: ended.append(Rest(box.rest.address).post(
+        f"{box.path}/{run}", {"code": "open('b', 'w').close(); import time; time.sleep(600)"}).json))
+    thread.start()
+    wait_until(lambda: box.rest.get(f"{box.path}/files", path="/home/user/b").status == 200, 30, lambda: history(box))
+    answer = box.post("undo", {})
+    assert answer.status == 409 and b"force" in answer.body
+    assert undo(box, force=True) == 0
+    thread.join(30)
+    assert "undo" in str(ended[0]["error"]), ended
+    assert box.out("ls") == ""
+
+
+def test_a_start_command_does_not_hinder_undo():
+    """It runs again, as after a restore."""
+    with mortal_daemon() as daemon:  # of its own: layers of steps stay
+        need_snapshots(daemon.rest)
+        made = daemon.rest.post("/api/builds", {"name": "serves", "dockerfile": "FROM host\nRUN true",
+                                                "startCommand": "date +%N > /tmp/up; sleep 1000",
+                                                "readyCommand": "test -s /tmp/up"})
+        assert made.status == 201, made.body
+        build = f"/api/builds/{made.json['id']}"
+        wait_until(lambda: daemon.rest.get(build).json["state"] == "ready", 60, lambda: daemon.rest.get(build).json)
+        box = Box(daemon.rest, template="serves", checkpoints="command")
+        up = lambda: box.rest.get(f"{box.path}/files", path="/tmp/up").body
+        for number in range(2):
+            before = up()
+            box.out("echo one > a")
+            assert undo(box) == number
+            wait_until(lambda: up() not in (b"", before), 30, lambda: up())
+            assert box.out("ls; until pgrep -x sleep >/dev/null; do :; done; pgrep -xc sleep") == "1"
+        running = box.detach("sleep 600")
+        answer = box.post("undo", {})
+        assert answer.status == 409 and b"1 commands" in answer.body
+        kill_daemon(daemon)
+        daemon.start()
+        assert b"1 commands" in box.post("undo", {}).body
+        assert undo(box, force=True) == 2
+        assert box.exec(running)["result"]["kind"] == "killed_by"
+        box.destroy()
 
 
 def test_commands_at_the_same_time_share(box):

@@ -6,6 +6,7 @@
 #include "base/metrics.h"
 #include "engine/state/capture.h"
 #include "engine/state/checkpoint.h"
+#include "engine/template/start.h"
 #include "engine/template/unpack.h"
 #include "sandbox/stack.h"
 
@@ -62,6 +63,12 @@ static void on_restored(void *arg, const struct atoll_error *error)
     end(u, error);
 }
 
+/* Interpreters that run no code, shells that wait for a command and the start command of the template do not hinder an undo. */
+static bool is_busy(const struct atoll_exec *x)
+{
+    return !x->ended && (x->checkpoint != 0 || !(x->resting || atoll_start_made(x)));
+}
+
 static int check_idle(const struct atoll_sandbox *s, bool force, struct atoll_error *err)
 {
     size_t running = 0;
@@ -70,7 +77,7 @@ static int check_idle(const struct atoll_sandbox *s, bool force, struct atoll_er
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
                           "a checkpoint or snapshot of sandbox %s is being made", s->spec.id);
     ATOLL_LIST_FOREACH (&s->exec_list, node)
-        running += !ATOLL_CONTAINER_OF(node, struct atoll_exec, node)->ended;
+        running += is_busy(ATOLL_CONTAINER_OF(node, struct atoll_exec, node));
     if (running == 0 || force)
         return 0;
     return atoll_fail(

@@ -213,6 +213,12 @@ void atoll_start_run(struct atoll_engine *engine, const char *sandbox_id,
         await_ready(s);
 }
 
+bool atoll_start_made(const struct atoll_exec *x)
+{
+    return atoll_strings_count((const char *const *)x->argv) > 2 &&
+           strcmp(x->argv[2], start_script) == 0;
+}
+
 /* A new sandbox of a client. */
 
 struct beginning {

@@ -28,3 +28,6 @@ void atoll_start_run(struct atoll_engine *engine, const char *sandbox_id,
 /* The same for a sandbox that a client has just got, with the commands of its template, if it has any.
  * If they fail, the sandbox is destroyed before done is called. */
 void atoll_start_sandbox(struct atoll_sandbox *sandbox, atoll_sandbox_fn *done, void *arg);
+
+/* Whether the exec is a start command. Also true for a client's command with the same arguments. */
+bool atoll_start_made(const struct atoll_exec *exec);
