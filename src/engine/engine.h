@@ -488,6 +488,8 @@ struct atoll_exec_start {
     uint32_t cols, rows;
     /* A command of a client, not of a facade itself: it gets checkpoints if the sandbox has them. */
     bool is_command;
+    /* The history shows argv from this one on: what is before it is a wrapper. */
+    uint32_t shown_from;
     uint64_t number; /* of its checkpoint; set by the engine */
 };
 

@@ -309,7 +309,9 @@ static void start(struct atoll_task_command *c, const struct atoll_task_command_
                                                  .env = request->env,
                                                  .user = request->user,
                                                  .cwd = request->cwd,
-                                                 .timeout_ms = request->timeout_ms},
+                                                 .timeout_ms = request->timeout_ms,
+                                                 .is_command = request->shown != NULL,
+                                                 .shown_from = MARK_AT + 1},
                       started, c);
     free(argv);
 }

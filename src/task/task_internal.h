@@ -273,8 +273,9 @@ struct atoll_task_command_request {
     uint32_t timeout_ms;      /* 0: none */
     uint32_t stall_ms;        /* killed when it prints nothing for so long; 0: never */
     double stall_cpu_percent; /* not killed if the sandbox uses that much of one CPU meanwhile */
-    const char *shown;        /* in the log when it is started; NULL: it is not shown */
-    bool quiet;               /* its output is not in the log */
+    /* In the log when it is started, and in the history of a sandbox with checkpoints; NULL: it is the task's own. */
+    const char *shown;
+    bool quiet; /* its output is not in the log */
     /* One line of stdout, without its end; or NULL. */
     void (*line)(struct atoll_task *task, const char *line, size_t n);
     /* result: of the command; error: it could not be run, or its result is unknown. The output so far

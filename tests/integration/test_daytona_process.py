@@ -590,3 +590,31 @@ def test_typescript_is_code(box):
     code = "interface A { b: number }\nconst a: A = { b: 5 }\nconsole.log(a.b, process.argv.slice(2))"
     done = box.ok("POST", "/process/code-run", {"code": code, "language": "typescript", "argv": ["x"]})
     assert (done["exitCode"], done["result"]) == (0, "5 [ 'x' ]\n"), done
+
+
+def test_commands_are_in_the_history_of_a_sandbox_with_checkpoints(daemon):
+    rest = Rest(daemon.socket)
+    made = rest.post("/api/sandboxes", {"checkpoints": "command"})
+    assert made.status == 201, made.body
+    path = f"/api/sandboxes/{made.json['id']}"
+    box = Box(daemon, made.json["id"])
+
+    def commands():
+        return [one["command"] for one in rest.get(f"{path}/history").json["commands"]]
+
+    try:
+        box.run("echo one > a")
+        name = box.session("s")
+        assert box.say(name, "echo two > a")["exitCode"] == 0
+        cid = box.say(name, "sleep 0.2; echo three > a", 202, runAsync=True)["cmdId"]
+        wait_until(lambda: box.command(name, cid).get("exitCode") == 0, 30, lambda: box.command(name, cid))
+        box.ok("POST", "/processes", {"shellCommand": "echo four > a"}, 201)
+        wait_until(lambda: len(commands()) == 4 and rest.get(f"{path}/history").json["commands"][0]["after"], 30, commands)
+        box.ok("POST", "/process/pty", {"id": "t"}, 201)
+        assert commands() == ["echo four > a", "sleep 0.2; echo three > a", "echo two > a", "bash -c echo one > a"]
+        box.ok("DELETE", "/process/pty/t")
+        for text in ("three", "two", "one"):
+            wait_until(lambda: rest.post(f"{path}/undo", {}).status == 200, 30, commands)
+            assert rest.get(f"{path}/files", path="/home/user/a").body == f"{text}\n".encode()
+    finally:
+        rest.delete(path)

@@ -129,6 +129,20 @@ def test_in_a_sandbox_that_exists(rest, sandbox):
     assert rest.call("GET", f"/api/sandboxes/{sandbox}/files", path="/tmp/found").body == b"here\n"
 
 
+def test_its_commands_are_in_the_history_of_a_sandbox_with_checkpoints(rest):
+    """What the client asked for, not what the task does for itself."""
+    box = rest.call("POST", "/api/sandboxes", {"checkpoints": "command", "workdir": "/work"}).json["id"]
+    task = run(rest, "echo found > f", sandboxId=box, setup="echo set > up", check="test -e up -a -e f", captureFiles=True)
+    assert task["state"] == "succeeded", (task, log(rest, task["id"]))
+    commands = rest.call("GET", f"/api/sandboxes/{box}/history").json["commands"]
+    assert [one["command"].split()[-1] for one in commands[::2]] == ["f", "up"], commands
+    assert "found" in commands[1]["command"] and len(commands) == 3
+    assert rest.call("POST", f"/api/sandboxes/{box}/undo", {"commands": 2}).json["number"] == 1
+    for name, status in (("up", 200), ("f", 404)):
+        assert rest.call("GET", f"/api/sandboxes/{box}/files", path=f"/work/{name}").status == status
+    rest.call("DELETE", f"/api/sandboxes/{box}")
+
+
 def test_cancel(rest):
     task_id = start(rest, "echo begun; sleep 1000", autoCleanup=True)
     wait_until(lambda: said(rest, task_id) == ["begun"], 30, lambda: str(log(rest, task_id)))

@@ -42,6 +42,7 @@ static void start(struct starting *s)
         .cwd = s->shell.cwd,
         .timeout_ms = s->shell.timeout_ms,
         .stdin_open = s->feeds,
+        .is_command = true,
     };
 
     atoll_engine_exec(s->engine, s->sandbox_id, &what, started, s);

@@ -252,6 +252,8 @@ static void start(struct atoll_api_call *call, const struct request *q)
         .pty = is_pty(q),
         .cols = q->size.cols,
         .rows = q->size.rows,
+        .is_command = !is_pty(q),
+        .shown_from = FIRST,
     };
     size_t count = FIRST;
 

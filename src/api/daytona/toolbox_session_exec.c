@@ -322,12 +322,16 @@ static void relay_started(void *arg, struct atoll_exec *exec, const struct atoll
 static void start_relay(struct command *c, uint32_t timeout_ms)
 {
     char kept[TEXT_KEPT + 1];
-    const char *const argv[] = {"sh",        "-c",
-                                relay,       ATOLL_TOOLBOX_COMMAND_KIND,
-                                c->shell_id, c->suppress_echo ? "quiet" : "echo",
-                                kept,        NULL};
-    const struct atoll_exec_start start = {
-        .argv = argv, .stdin_open = c->is_async, .timeout_ms = timeout_ms};
+    enum { KEPT = 6 };
+    const char *const argv[] = {"sh",          "-c",
+                                relay,         ATOLL_TOOLBOX_COMMAND_KIND,
+                                c->shell_id,   c->suppress_echo ? "quiet" : "echo",
+                                [KEPT] = kept, NULL};
+    const struct atoll_exec_start start = {.argv = argv,
+                                           .stdin_open = c->is_async,
+                                           .timeout_ms = timeout_ms,
+                                           .is_command = true,
+                                           .shown_from = KEPT};
     size_t n = strlen(c->text);
 
     n = ATOLL_MIN(n, (size_t)TEXT_KEPT);

@@ -382,8 +382,9 @@ void atoll_checkpoints_restored(struct atoll_sandbox *s, uint64_t bytes)
         set_last(s->checkpoints, atoll_capture_stack(s), bytes);
 }
 
-static void describe(struct atoll_checkpoint *p, const char *const *argv)
+static void describe(struct atoll_checkpoint *p, const struct atoll_exec_start *start)
 {
+    const char *const *argv = start->argv ? start->argv + start->shown_from : NULL;
     size_t n = 0;
 
     for (; argv && *argv && n < sizeof(p->command); argv++)
@@ -408,7 +409,7 @@ void atoll_checkpoint_before(struct atoll_sandbox *s, const struct atoll_exec_st
     struct atoll_checkpoint *p = add_command(s);
     struct mark *m = atoll_alloc(sizeof(*m));
 
-    describe(p, start->argv);
+    describe(p, start);
     *m = (struct mark){.number = p->number, .start = *start, .done = done, .arg = arg};
     m->start.argv =
         (const char *const *)(m->argv = start->argv ? atoll_strings_dup(start->argv) : NULL);
