@@ -41,10 +41,11 @@ static void print_report(const json_t *report)
     }
     for (size_t i = 0; i < json_array_size(conflicts); i++) {
         const json_t *one = json_array_get(conflicts, i);
+        const char *with = atoll_link_text(one, "with", "");
 
-        (void)printf("! %s  ours: %s, theirs: %s (%s)\n", atoll_link_text(one, "path", ""),
+        (void)printf("! %s  ours: %s, theirs: %s (%s%s%s)\n", atoll_link_text(one, "path", ""),
                      atoll_link_text(one, "ours", ""), atoll_link_text(one, "theirs", ""),
-                     atoll_link_text(one, "from", ""));
+                     atoll_link_text(one, "from", ""), *with ? ", ours is of " : "", with);
     }
 }
 

@@ -12,10 +12,11 @@
  *     --max-lines N      of JSON (default 10000); all changes are counted
  *     --max-bytes N      of a patch (default 16 MiB); a longer one is an error
  *
- *   atoll-diff --merge OURS [--prefer ours|theirs] [--stream] BASE THEIRS
+ *   atoll-diff --merge OURS [--prefer ours|theirs] [--stream] [--since VIEW] BASE THEIRS
  *     what leads from BASE to THEIRS, for a tree that is OURS now (diff/merge.h). Lines of JSON:
  *     {"path", "kind": "added|changed|removed", "joined": bool}, {"conflict": PATH, "ours", "theirs"} and at the end
- *     {"summary": {"changes", "conflicts"}}. --stream: the bytes that --apply takes, without conflicts
+ *     {"summary": {"changes", "conflicts"}}. --stream: the bytes that --apply takes, without conflicts.
+ *     --since: OURS was made from this view, and only conflicts with what it has changed since are printed
  *   atoll-diff --apply
  *     carries out such a stream from stdin in the root, or nothing if it is not whole. A path that has changed since
  *     the merge looked at it is left, and printed as a conflict

@@ -17,29 +17,26 @@
 
 struct request {
     bool patch, apply, stream;
-    const char *ours; /* merge; NULL: none */
+    const char *ours;  /* merge; NULL: none */
+    const char *since; /* of a merge; NULL: none */
     enum atoll_diff_prefer prefer;
     const char *below;
     uint64_t max_lines, max_bytes;
 };
 
 static const struct option long_options[] = {
-    {"patch", no_argument, NULL, 'p'},
-    {"below", required_argument, NULL, 'b'},
-    {"max-lines", required_argument, NULL, 'l'},
-    {"max-bytes", required_argument, NULL, 'm'},
-    {"merge", required_argument, NULL, 'o'},
-    {"prefer", required_argument, NULL, 'f'},
-    {"stream", no_argument, NULL, 's'},
-    {"apply", no_argument, NULL, 'a'},
-    {NULL, 0, NULL, 0},
+    {"patch", no_argument, NULL, 'p'},           {"below", required_argument, NULL, 'b'},
+    {"max-lines", required_argument, NULL, 'l'}, {"max-bytes", required_argument, NULL, 'm'},
+    {"merge", required_argument, NULL, 'o'},     {"prefer", required_argument, NULL, 'f'},
+    {"stream", no_argument, NULL, 's'},          {"since", required_argument, NULL, 'i'},
+    {"apply", no_argument, NULL, 'a'},           {NULL, 0, NULL, 0},
 };
 
 static int usage(void)
 {
     (void)fputs(
         "Usage: atoll-diff [--patch] [--below DIR] [--max-lines N] [--max-bytes N] FROM TO\n"
-        "       atoll-diff --merge OURS [--prefer ours|theirs] [--stream] BASE THEIRS\n"
+        "       atoll-diff --merge OURS [--prefer ours|theirs] [--stream] [--since VIEW] BASE THEIRS\n"
         "       atoll-diff --apply\n",
         stderr);
     return EXIT_USAGE;
@@ -74,6 +71,9 @@ static int read_option(int option, struct request *r)
         return r->prefer == ATOLL_DIFF_PREFER_NONE ? -1 : 0;
     case 's':
         r->stream = true;
+        return 0;
+    case 'i':
+        r->since = optarg;
         return 0;
     case 'a':
         r->apply = true;
@@ -115,22 +115,27 @@ static int print_report(const struct request *r, struct atoll_diff_compare *c,
 static int print_merge(const struct request *r, struct atoll_diff_compare *c,
                        struct atoll_error *err)
 {
-    struct atoll_diff_view ours = {0};
+    struct atoll_diff_view ours = {0}, since = {0};
     struct atoll_diff_merge merge = {.ours = &ours,
+                                     .since = r->since ? &since : NULL,
                                      .prefer = r->prefer,
                                      .stream = r->stream,
                                      .out_fd = STDOUT_FILENO,
                                      .lines_left = r->max_lines,
+                                     .conflict_lines_left = r->max_lines,
                                      .bytes_left = r->max_bytes};
     int result = atoll_diff_view_open(&ours, r->ours, err);
 
     c->fn = atoll_diff_merge_add;
     c->arg = &merge;
+    if (result == 0 && r->since)
+        result = atoll_diff_view_open(&since, r->since, err);
     if (result == 0)
         result = atoll_diff_compare(c, err);
     if (result == 0)
         result = atoll_diff_merge_finish(&merge, err);
     atoll_diff_view_close(&ours);
+    atoll_diff_view_close(&since);
     return result;
 }
 

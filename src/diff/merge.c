@@ -132,9 +132,9 @@ static int tell_conflict(struct atoll_diff_merge *m, const struct atoll_diff_cha
     int r;
 
     m->conflicts++;
-    if (m->stream || m->lines_left == 0)
+    if (m->stream || m->conflict_lines_left == 0)
         return 0;
-    m->lines_left--;
+    m->conflict_lines_left--;
     atoll_buf_init(&line, (size_t)64 * 1024);
     r = add_path(&line, "conflict", change->path);
     if (r == 0)
@@ -231,6 +231,8 @@ static int take(struct atoll_diff_merge *m, const struct atoll_diff_change *chan
     int r = 0;
 
     m->changes++;
+    if (m->since)
+        return 0;
     if (!m->stream)
         return tell_change(m, change, joined != NULL);
     atoll_buf_init(&content, (size_t)m->bytes_left + 1);
@@ -279,6 +281,82 @@ static int decide(struct atoll_diff_merge *m, const struct atoll_diff_change *ch
     return r;
 }
 
+/* Two forks. */
+
+static bool is_directory(const struct atoll_diff_node *node)
+{
+    return node->exists && S_ISDIR(node->st.st_mode);
+}
+
+/* 1: the view has a directory there. */
+static int has_directory(const struct atoll_diff_view *view, const char *path)
+{
+    struct atoll_diff_view_dir dir;
+    struct atoll_diff_node node;
+    int r = atoll_diff_view_lookup(view, path, &dir, &node);
+
+    if (r < 0)
+        return r;
+    r = is_directory(&node);
+    atoll_diff_view_dir_close(&dir);
+    return r;
+}
+
+/* 1: OURS has removed or replaced the directory of the path. */
+static int lost_parent(const struct atoll_diff_merge *m, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char parent[PATH_MAX];
+    int r;
+
+    if (!slash)
+        return 0;
+    (void)snprintf(parent, sizeof(parent), "%.*s", (int)(slash - path), path);
+    r = has_directory(m->ours, parent);
+    return r != 0 ? ATOLL_MIN(r, 0) : has_directory(m->since, parent);
+}
+
+static int note_added(void *arg, const struct atoll_diff_change *change,
+                      struct atoll_error *err ATOLL_UNUSED)
+{
+    bool *any = arg;
+
+    *any = *any || !change->a->exists;
+    return 0;
+}
+
+/* 1: OURS has something new in the directory. */
+static int has_new_entries(const struct atoll_diff_merge *m, const char *path)
+{
+    bool any = false;
+    struct atoll_error err;
+    const struct atoll_diff_compare compare = {
+        .a = m->since, .b = m->ours, .below = path, .fn = note_added, .arg = &any};
+    int r = atoll_diff_compare(&compare, &err);
+
+    return r < 0 ? r : any;
+}
+
+static int decide_between(struct atoll_diff_merge *m, const struct atoll_diff_change *change,
+                          const struct atoll_diff_node *ours)
+{
+    struct atoll_diff_view_dir dir;
+    struct atoll_diff_node was;
+    int r = atoll_diff_view_lookup(m->since, change->path, &dir, &was);
+
+    if (r < 0)
+        return r;
+    r = equal(ours, &was);
+    atoll_diff_view_dir_close(&dir);
+    if (r == 0)
+        return decide(m, change, ours);
+    if (r > 0)
+        r = change->b->exists ? lost_parent(m, change->path) : 0;
+    if (r == 0 && is_directory(change->a) && change->b->exists && !is_directory(change->b))
+        r = has_new_entries(m, change->path);
+    return r > 0 ? tell_conflict(m, change, ours) : r;
+}
+
 int atoll_diff_merge_add(void *arg, const struct atoll_diff_change *change, struct atoll_error *err)
 {
     struct atoll_diff_merge *m = arg;
@@ -287,7 +365,7 @@ int atoll_diff_merge_add(void *arg, const struct atoll_diff_change *change, stru
     int r = atoll_diff_view_lookup(m->ours, change->path, &dir, &ours);
 
     if (r == 0) {
-        r = decide(m, change, &ours);
+        r = m->since ? decide_between(m, change, &ours) : decide(m, change, &ours);
         atoll_diff_view_dir_close(&dir);
     }
     if (r == -EFBIG)

@@ -12,10 +12,15 @@ enum atoll_diff_prefer { ATOLL_DIFF_PREFER_NONE, ATOLL_DIFF_PREFER_OURS, ATOLL_D
 
 struct atoll_diff_merge {
     const struct atoll_diff_view *ours;
+    /* What OURS was made from, or NULL. Then only conflicts are printed, and only where OURS has changed something since
+     * as well: both can be forks of a tree that has changed in between. Something in a directory that the other one has
+     * removed or replaced is such a conflict, too. */
+    const struct atoll_diff_view *since;
     enum atoll_diff_prefer prefer;
     bool stream; /* print what is to be written, with its bytes (apply.h), instead of JSON */
     int out_fd;
-    uint64_t lines_left; /* of JSON */
+    uint64_t lines_left; /* of JSON, about changes */
+    uint64_t conflict_lines_left;
     uint64_t bytes_left; /* of a stream */
     uint64_t changes, conflicts;
 };

@@ -262,14 +262,16 @@ static void try_patch(const struct atoll_diff_view *a, const struct atoll_diff_v
 /* Merges. */
 
 static int merge(const struct atoll_diff_view *base, const struct atoll_diff_view *theirs,
-                 const struct atoll_diff_view *ours, bool stream, enum atoll_diff_prefer prefer,
-                 uint64_t *ret_conflicts)
+                 const struct atoll_diff_view *ours, const struct atoll_diff_view *since,
+                 bool stream, enum atoll_diff_prefer prefer, uint64_t *ret_conflicts)
 {
     struct atoll_diff_merge m = {.ours = ours,
+                                 .since = since,
                                  .prefer = prefer,
                                  .stream = stream,
                                  .out_fd = output_new(),
                                  .lines_left = 1000,
+                                 .conflict_lines_left = 1000,
                                  .bytes_left = OUTPUT_MAX};
     struct atoll_diff_compare c = {
         .a = base, .b = theirs, .below = "", .fn = atoll_diff_merge_add, .arg = &m};
@@ -351,11 +353,15 @@ static void try_trees(const uint8_t *data, size_t size)
     try_report(&a, &b, there, 2);
     try_patch(&a, &b);
     for (int prefer = ATOLL_DIFF_PREFER_NONE; prefer <= ATOLL_DIFF_PREFER_THEIRS; prefer++) {
-        try_json(merge(&a, &b, &c, false, prefer, &conflicts));
+        try_json(merge(&a, &b, &c, NULL, false, prefer, &conflicts));
         FUZZ_CHECK(conflicts == 0 || prefer == ATOLL_DIFF_PREFER_NONE);
     }
+    /* Of two forks, one of which has changed nothing. */
+    try_json(merge(&a, &b, &c, &a, false, ATOLL_DIFF_PREFER_NONE, &conflicts));
+    try_json(merge(&a, &b, &c, &c, false, ATOLL_DIFF_PREFER_NONE, &conflicts));
+    FUZZ_CHECK(conflicts == 0);
     /* What is carried out in a tree that has not changed makes it the other one. */
-    fd = merge(&a, &b, &a, true, ATOLL_DIFF_PREFER_NONE, &conflicts);
+    fd = merge(&a, &b, &a, NULL, true, ATOLL_DIFF_PREFER_NONE, &conflicts);
     FUZZ_CHECK(conflicts == 0 && lseek(fd, 0, SEEK_SET) == 0);
     out = output_new();
     FUZZ_CHECK(atoll_diff_apply(layers[0], fd, out, &err) == 0);

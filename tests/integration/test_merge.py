@@ -137,15 +137,61 @@ def test_nothing_seems_written_meanwhile_on_other_disks(mortal, kind):
 
 
 def test_several_forks(box):
-    box.out("echo 0 > f")
-    one, two, three = Fork(box), Fork(box), Fork(box)
-    one.out("echo 1 > one")
-    two.out("echo 2 > two")
+    box.out("seq 1 20 > list; mkdir d; echo old > d/f; echo same > same")
+    one = Fork(box)
+    box.out("echo later > later")
+    two, three = Fork(box), Fork(box)
+    one.out("echo 1 > one; sed -i s/^3$/three/ list; rm same; echo same > both")
+    two.out("echo 2 > two; sed -i s/^17$/seventeen/ list; rm same; echo same > both; echo 2 >> later")
     three.out("echo 3 > one")
     report = merge(box, one, two)
-    assert report["merged"] and kinds(report) == {"/home/user/one": "added", "/home/user/two": "added"}
+    assert report["merged"] and kinds(report) == {
+        **{f"/home/user/{name}": "added" for name in ("one", "two", "both")},
+        **{f"/home/user/{name}": "changed" for name in ("list", "later")}, "/home/user/same": "removed"}
     assert conflicts(merge(box, three)) == {"/home/user/one": ("added", "added")}
-    assert box.out("cat one two") == "1\n2"
+    assert box.out("cat one two later both; sed -n '3p;17p' list; ls same 2>&1 | wc -l") == \
+        "1\n2\nlater\n2\nsame\nthree\nseventeen\n1"
+
+
+def test_forks_that_conflict_with_each_other(box):
+    """Nothing is written unless a side is given, whichever comes first."""
+    box.out("echo base > f; seq 1 9 > list; mkdir d e; echo old > d/f; echo old > e/f")
+    one, two, three = Fork(box), Fork(box), Fork(box)
+    one.out("echo 1 > f; echo fine > fine; sed -i s/^5$/one/ list; rm -r d; echo in > e/in; echo 1 > new")
+    two.out("echo 2 > f; sed -i s/^5$/two/ list; echo in > d/in; rm -r e; echo file > e; echo 2 > new")
+    three.out("echo 3 > three")
+    found = {"f": ("changed", "changed"), "list": ("changed", "changed"), "new": ("added", "added")}
+    want = {(one.id, two.id): {**found, "d/in": ("removed", "added"), "e": ("changed", "changed")},
+            (two.id, one.id): {**found, "e/in": ("removed", "added")}}
+    before = box.out("ls -lR")
+    for first, second in ((one, two), (two, one)):
+        for fields in ({"dryRun": True}, {}):
+            report = merge(box, first, three, second, **fields)
+            assert not report["merged"] and {(c["with"], c["from"]) for c in report["conflicts"]} == {(first.id, second.id)}
+            given = {path.removeprefix("/home/user/"): sides for path, sides in conflicts(report).items()}
+            assert given == want[first.id, second.id], report
+            assert "/home/user/three" in kinds(report)
+    assert box.out("ls -lR") == before
+    # With one of their number that conflicts with the sandbox, all conflicts are listed.
+    box.out("echo ours > three")
+    report = merge(box, three, one, two, dryRun=True)
+    assert ("/home/user/three", None) in {(c["path"], c.get("with")) for c in report["conflicts"]}
+    assert ("/home/user/f", one.id) in {(c["path"], c.get("with")) for c in report["conflicts"]}
+    env = {**os.environ, "ATOLL_SOCKET": str(box.rest.address)}
+    done = subprocess.run([BUILD / "atoll", "merge", "--dry-run", box.id, one.id, two.id], text=True, capture_output=True, env=env)
+    assert done.returncode == 1 and f"! /home/user/f  ours: changed, theirs: changed ({two.id}, ours is of {one.id})" in done.stdout
+    box.out("rm three")
+    merge(box, one, two, prefer="theirs")
+    assert box.out("cat f new; sed -n 5p list") == "2\n2\ntwo"
+
+
+def test_a_conflict_after_many_changes_is_found(box):
+    fork = Fork(box)
+    fork.out("for i in $(seq 2100); do : > a$i; done; echo theirs > z")
+    box.out("echo ours > z")
+    report = merge(box, fork)
+    assert not report["merged"] and conflicts(report) == {"/home/user/z": ("added", "added")}
+    assert box.out("ls") == "z"
 
 
 def test_bad_merges(mortal, box):

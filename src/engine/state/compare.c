@@ -47,32 +47,47 @@ static const char *skip(const char *layers, size_t n)
     return layers;
 }
 
-/* Adds the layers of a view as raw trees. Returns the argument of atoll-diff: topmost first. */
-static const char *add_view(struct atoll_make_job *job, const char *layers, char side, bool base,
+/* Where the layer is as a raw tree, which may be part of several views; NULL: there is no place. */
+static const char *add_layer(struct atoll_make_job *job, const char *name, struct atoll_error *err)
+{
+    const char *path;
+
+    for (size_t i = 0; i < job->tree_count; i++)
+        if (job->trees[i].layers && strcmp(job->trees[i].layers, name) == 0)
+            return job->trees[i].path;
+    path = atoll_make_job_textf(job, PLACE "%zu", job->tree_count);
+    if (atoll_make_job_add_tree(job, path, atoll_make_job_textf(job, "%s", name), err) < 0)
+        return NULL;
+    job->trees[job->tree_count - 1].raw = true;
+    return path;
+}
+
+/* Adds the layers of a view. Returns the argument of atoll-diff: topmost first. */
+static const char *add_view(struct atoll_make_job *job, const char *layers, bool base,
                             struct atoll_error *err)
 {
     const char *view = base ? "/" : "";
     char name[ATOLL_LAYER_NAME_MAX + 1];
 
     while (view && atoll_stack_next(&layers, name)) {
-        const char *path = atoll_make_job_textf(job, PLACE "%c%zu", side, job->tree_count);
+        const char *path;
 
         if (strcmp(name, ATOLL_STACK_HOST) == 0) {
             view = "/"; /* only the lowest one can be the host */
             continue;
         }
-        if (atoll_make_job_add_tree(job, path, atoll_make_job_textf(job, "%s", name), err) < 0)
+        path = add_layer(job, name, err);
+        if (!path)
             return NULL;
-        job->trees[job->tree_count - 1].raw = true;
         view = atoll_make_job_textf(job, "%s%s%s", path, *view ? ":" : "", view);
     }
     return view;
 }
 
 static void add_command(struct atoll_make_job *job, const struct atoll_comparison *c,
-                        const char *from, const char *to, const char *ours)
+                        const char *from, const char *to, const char *ours, const char *since)
 {
-    const char **words = atoll_make_job_words(job, 16);
+    const char **words = atoll_make_job_words(job, 20);
     struct atoll_make_job_command command = {
         .what = "the comparison", .argv = words, .user = "root", .cwd = "/"};
     size_t n = 0;
@@ -89,6 +104,10 @@ static void add_command(struct atoll_make_job *job, const struct atoll_compariso
     if (ours) {
         words[n++] = "--merge";
         words[n++] = ours;
+    }
+    if (since) {
+        words[n++] = "--since";
+        words[n++] = since;
     }
     if (c->prefer) {
         words[n++] = "--prefer";
@@ -112,10 +131,12 @@ static int compose(struct atoll_make_job *job, const struct atoll_comparison *c,
                    struct atoll_error *err)
 {
     size_t common = count_common(c->from, c->to);
-    const char *own, *from, *to, *ours = NULL;
+    const char *own, *from, *to, *ours = NULL, *since = NULL;
 
     if (c->ours)
         common = ATOLL_MIN(common, count_common(c->from, c->ours));
+    if (c->since)
+        common = ATOLL_MIN(common, count_common(c->from, c->since));
     own = skip(c->from, common);
 
     job->layers =
@@ -127,15 +148,17 @@ static int compose(struct atoll_make_job *job, const struct atoll_comparison *c,
     job->limits.memory_bytes = MEMORY_BYTES;
     job->limits.timeout_s = TIMEOUT_S;
     (void)snprintf(job->tenant, sizeof(job->tenant), "%s", c->tenant);
-    from = add_view(job, own, 'a', common > 0, err);
-    to = from ? add_view(job, skip(c->to, common), 'b', common > 0, err) : NULL;
+    from = add_view(job, own, common > 0, err);
+    to = from ? add_view(job, skip(c->to, common), common > 0, err) : NULL;
     if (to && c->ours)
-        ours = add_view(job, skip(c->ours, common), 'c', common > 0, err);
-    if (!to || (c->ours && !ours))
+        ours = add_view(job, skip(c->ours, common), common > 0, err);
+    if (ours && c->since)
+        since = add_view(job, skip(c->since, common), common > 0, err);
+    if (!to || (c->ours && !ours) || (c->since && !since))
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG,
                           "they differ in more than %d layers, the most that can be compared",
                           ATOLL_TREES_MAX);
-    add_command(job, c, from, to, ours);
+    add_command(job, c, from, to, ours, since);
     return atoll_make_job_check(job, err);
 }
 

@@ -18,6 +18,7 @@ struct atoll_comparison {
     uint32_t lines;        /* of JSON */
     /* A merge of what leads from `from` to `to` into this stack; NULL: a comparison. */
     const char *ours;
+    const char *since;  /* the stack that `ours` was made from: conflicts of two forks; or NULL */
     const char *prefer; /* "ours", "theirs", or NULL */
     bool stream;        /* what is to be written, instead of lines of JSON */
 };

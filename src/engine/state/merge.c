@@ -13,7 +13,8 @@
 #include "sandbox/programs.h"
 
 /*
- * First all forks are looked at, and nothing is written if one has conflicts. Then they are merged one after the other:
+ * First all forks are looked at, each for itself and then any two of them, and nothing is written if there are conflicts.
+ * Two forks are compared by what each has changed since it was made. Then they are merged one after the other:
  * atoll-diff makes a stream of what is to be written, in a builder sandbox, and atoll-diff in the target carries it out.
  * It writes nothing before it has the whole stream, and then goes on without the daemon. What the target has changed
  * since it was looked at is not written; it is a conflict, too.
@@ -22,15 +23,21 @@
 #define WRITER_MAX ((size_t)1 << 20) /* of what the command that writes prints */
 #define APPLY_MS (5 * 60 * 1000)
 
+struct fork {
+    char *base, *now; /* stacks, held; owned, or NULL */
+};
+
 struct merging {
     struct atoll_engine *engine;
     struct atoll_list node; /* in engine->merges */
     char target[ATOLL_ID_LEN + 1];
     char (*from)[ATOLL_ID_LEN + 1]; /* owned */
     size_t count, at;
+    size_t earlier; /* a fork before `at`, while both are compared */
     char prefer[8];
     bool dry_run, writing;
-    char *base, *ours, *theirs; /* stacks, held; owned, or NULL */
+    char *ours;         /* a stack, held; owned, or NULL */
+    struct fork *forks; /* of each of `from`; owned */
     json_t *changes, *conflicts;
     struct atoll_reader *reader; /* of the command that writes */
     struct atoll_buf refused;    /* its stdout: conflicts */
@@ -49,9 +56,11 @@ static void drop_stack(struct merging *m, char **stack)
 
 static void drop_stacks(struct merging *m)
 {
-    drop_stack(m, &m->base);
     drop_stack(m, &m->ours);
-    drop_stack(m, &m->theirs);
+    for (size_t i = 0; i < m->count; i++) {
+        drop_stack(m, &m->forks[i].base);
+        drop_stack(m, &m->forks[i].now);
+    }
 }
 
 static void merging_free(struct merging *m)
@@ -62,6 +71,7 @@ static void merging_free(struct merging *m)
     atoll_buf_done(&m->refused);
     json_decref(m->changes);
     json_decref(m->conflicts);
+    free(m->forks);
     free(m->from);
     free(m);
 }
@@ -122,8 +132,8 @@ static void compare(struct merging *m, bool stream, atoll_compare_fn *done)
 {
     const struct atoll_sandbox *s = atoll_engine_find(m->engine, m->target);
     const struct atoll_comparison comparison = {.tenant = s ? s->spec.tenant : "",
-                                                .from = m->base,
-                                                .to = m->theirs,
+                                                .from = m->forks[m->at].base,
+                                                .to = m->forks[m->at].now,
                                                 .ours = m->ours,
                                                 .prefer = *m->prefer ? m->prefer : NULL,
                                                 .stream = stream,
@@ -296,7 +306,8 @@ static void on_stream(void *arg, const uint8_t *bytes, size_t n, const struct at
 
 /* Looking. */
 
-static void add_line(struct merging *m, const char *line, size_t n, bool *ret_conflict)
+static void add_line(struct merging *m, const char *line, size_t n, const char *with,
+                     bool *ret_conflict)
 {
     json_t *object = atoll_json_load(line, n, JSON_REJECT_DUPLICATES, NULL);
     json_t *path = json_object_get(object, "conflict");
@@ -310,38 +321,98 @@ static void add_line(struct merging *m, const char *line, size_t n, bool *ret_co
     if (json_is_object(object) && !json_object_get(object, "summary") &&
         json_array_size(list) < LINES_MAX) {
         (void)json_object_set_new(object, "from", json_string(m->from[m->at]));
+        if (with)
+            (void)json_object_set_new(object, "with", json_string(with));
         (void)json_array_append(list, object);
     }
     json_decref(object);
 }
 
+/* with: the fork that was compared with the present one; NULL: the target was. Whether there is a conflict. */
+static bool add_lines(struct merging *m, const uint8_t *bytes, size_t n, const char *with)
+{
+    const char *line = (const char *)bytes, *stop = line ? line + n : NULL;
+    bool conflict = false;
+
+    while (line < stop) {
+        const char *newline = memchr(line, '\n', (size_t)(stop - line));
+        const char *next = newline ? newline : stop;
+
+        add_line(m, line, (size_t)(next - line), with, &conflict);
+        line = next + 1;
+    }
+    return conflict;
+}
+
 static void on_looked(void *arg, const uint8_t *bytes, size_t n, const struct atoll_error *error)
 {
     struct merging *m = arg;
-    const char *line = (const char *)bytes, *stop = line ? line + n : NULL;
-    bool conflict = false;
+    bool conflict;
 
     if (error) {
         fail(m, error);
         return;
     }
-    while (line < stop) {
-        const char *newline = memchr(line, '\n', (size_t)(stop - line));
-        const char *next = newline ? newline : stop;
-
-        add_line(m, line, (size_t)(next - line), &conflict);
-        line = next + 1;
-    }
+    conflict = add_lines(m, bytes, n, NULL);
     if (m->writing && conflict) {
         end(m);
     } else if (m->writing || (m->count == 1 && !conflict && !m->dry_run)) {
         m->writing = true;
         compare(m, true, on_stream);
     } else {
-        drop_stacks(m);
+        drop_stack(m, &m->ours);
         m->at++;
         next_fork(m);
     }
+}
+
+/* Forks that conflict with each other. */
+
+static void compare_pair(struct merging *m);
+
+static void on_compared(void *arg, const uint8_t *bytes, size_t n, const struct atoll_error *error)
+{
+    struct merging *m = arg;
+
+    if (error) {
+        fail(m, error);
+        return;
+    }
+    (void)add_lines(m, bytes, n, m->from[m->earlier]);
+    if (++m->earlier == m->at) {
+        m->at++;
+        m->earlier = 0;
+    }
+    compare_pair(m);
+}
+
+static void begin_writing(struct merging *m)
+{
+    drop_stacks(m);
+    if (m->dry_run || json_array_size(m->conflicts) > 0) {
+        end(m);
+        return;
+    }
+    m->writing = true;
+    m->at = 0;
+    (void)json_array_clear(m->changes);
+    next_fork(m);
+}
+
+static void compare_pair(struct merging *m)
+{
+    const struct atoll_sandbox *s = atoll_engine_find(m->engine, m->target);
+    struct atoll_comparison comparison = {.tenant = s ? s->spec.tenant : "", .lines = LINES_MAX};
+
+    if (m->at >= m->count) {
+        begin_writing(m);
+        return;
+    }
+    comparison.from = m->forks[m->at].base;
+    comparison.to = m->forks[m->at].now;
+    comparison.ours = m->forks[m->earlier].now;
+    comparison.since = m->forks[m->earlier].base;
+    atoll_compare(m->engine, &comparison, on_compared, m);
 }
 
 static void on_theirs(void *arg, const char *stack,
@@ -351,7 +422,7 @@ static void on_theirs(void *arg, const char *stack,
     struct merging *m = arg;
     struct atoll_error err;
 
-    if (!error && hold(m, stack, &m->theirs, &err) < 0)
+    if (!error && hold(m, stack, &m->forks[m->at].now, &err) < 0)
         error = &err;
     if (error)
         fail(m, error);
@@ -374,7 +445,7 @@ static void on_ours(void *arg, const char *stack,
     }
     if (hold(m, stack, &m->ours, &err) < 0 || find(m, m->from[m->at], &s, &err) < 0 ||
         atoll_moment_find(s, ATOLL_MOMENT_START, &base, &err) < 0 ||
-        hold(m, base, &m->base, &err) < 0)
+        hold(m, base, &m->forks[m->at].base, &err) < 0)
         fail(m, &err);
     else
         atoll_capture_layer(s, "merge", on_theirs, m);
@@ -385,21 +456,17 @@ static void next_fork(struct merging *m)
     struct atoll_sandbox *target;
     struct atoll_error err;
 
-    if (m->at == m->count) {
-        bool go_on = !m->writing && !m->dry_run && json_array_size(m->conflicts) == 0;
-
-        if (!go_on) {
-            end(m);
-            return;
-        }
-        m->writing = true;
-        m->at = 0;
-        (void)json_array_clear(m->changes);
+    if (m->at < m->count) {
+        if (find(m, m->target, &target, &err) < 0)
+            fail(m, &err);
+        else
+            atoll_capture_layer(target, "merge", on_ours, m);
+    } else if (m->writing) {
+        end(m);
+    } else {
+        m->at = *m->prefer ? m->count : 1; /* what decides conflicts decides these, too */
+        compare_pair(m);
     }
-    if (find(m, m->target, &target, &err) < 0)
-        fail(m, &err);
-    else
-        atoll_capture_layer(target, "merge", on_ours, m);
 }
 
 static int check(struct merging *m, const struct atoll_merge_request *q, struct atoll_error *err)
@@ -437,6 +504,7 @@ void atoll_engine_merge(struct atoll_engine *engine, const char *sandbox_id,
     atoll_buf_init(&m->refused, WRITER_MAX);
     m->count = request->from ? atoll_strings_count(request->from) : 0;
     m->from = atoll_alloc((m->count + 1) * sizeof(*m->from));
+    m->forks = atoll_alloc((m->count + 1) * sizeof(*m->forks));
     (void)snprintf(m->target, sizeof(m->target), "%s", sandbox_id);
     (void)snprintf(m->prefer, sizeof(m->prefer), "%s", request->prefer ? request->prefer : "");
     atoll_list_push_back(&engine->merges, &m->node);

@@ -14,9 +14,9 @@ struct atoll_merge_request {
     const char *prefer;      /* "ours", "theirs": decides conflicts; NULL: they prevent the merge */
     bool dry_run;            /* nothing is written */
 };
-/* report_json: {"merged", "changes": […], "conflicts": […]}; borrowed. If there are conflicts, nothing is written, with
- * two exceptions: if forks conflict with each other, those before are written; and what the sandbox writes to a path
- * while it is merged is a conflict, and the other paths are written. "merged" is false then. */
+/* report_json: {"merged", "changes": […], "conflicts": […]}; borrowed. If there are conflicts, nothing is written and "merged" is
+ * false; conflicts of two forks have the earlier one as "with". What the target or a fork writes while they are merged
+ * may still be a conflict when something has been written. */
 typedef void atoll_merge_fn(void *arg, const char *report_json, const struct atoll_error *error);
 /* NOT_FOUND, INVALID_ARGUMENT; FAILED_PRECONDITION: a sandbox does not run. RESOURCE_EXHAUSTED: more than
  * 16 MiB are to be written. */
