@@ -308,6 +308,45 @@ def test_the_command_line(mortal):
     atoll("rm", box)
 
 
+def test_a_checkpoint_without_room_takes_that_of_old_ones():
+    """On a small disk of the daemon, where checkpoints are copies. It is as large as some of them."""
+    if os.geteuid() != 0:
+        pytest.skip("mounts a small file system")
+    with mortal_daemon() as daemon:
+        need_snapshots(daemon.rest)
+        daemon.stop()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", daemon.state], check=True)
+        try:
+            daemon.start()
+            box = Box(daemon.rest, checkpoints="command", disk={"kind": "memory"}, limits={"memoryMB": 64, "diskMB": 16})
+            for number in range(12):
+                box.out(f"head -c 9M /dev/urandom > f; echo {number} > n")
+                assert history(box, limit=1)[0]["after"], history(box)
+            found = history(box)
+            assert not found[-1]["after"] and found[1]["after"] and found[0]["number"] == 12
+            undo(box)
+            assert box.out("cat n") == "10"
+            box.destroy()
+            daemon.stop()
+        finally:
+            subprocess.run(["umount", "-l", daemon.state], check=True)
+
+
+def test_an_upload_without_room_takes_that_of_old_checkpoints():
+    with mortal_daemon(ATOLL_DISKS="cow") as daemon:
+        need_snapshots(daemon.rest)
+        if not (daemon.state / "pool.img").exists():
+            pytest.skip("this host has no copy-on-write disks")
+        box = Box(daemon.rest, checkpoints="command", limits={"memoryMB": 64, "diskMB": 100})
+        for script in ("head -c 60M /dev/urandom > first; sync first", "rm first", "true"):
+            box.out(script)
+        upload = lambda: box.rest.put(f"{box.path}/files", os.urandom(60 << 20), path="/home/user/up").status
+        assert upload() == 507
+        wait_until(lambda: upload() in (200, 201, 204), 60, lambda: history(box))
+        assert [one["before"] for one in history(box)] == [True, False, False]
+        box.destroy()
+
+
 def test_a_disk_that_checkpoints_fill_has_room_again():
     """In the pool, blocks count for the disk while a checkpoint has them."""
     with mortal_daemon(ATOLL_DISKS="cow") as daemon:

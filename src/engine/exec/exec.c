@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
-#include "engine/state/checkpoint.h"
+#include "engine/state/checkpoint_thin.h"
 
 /*
  * Commands: started through the agent, their output is written to a journal as it comes, and they
@@ -348,8 +348,8 @@ void atoll_engine_exec_now(struct atoll_engine *engine, const char *sandbox_id,
         own.argv = (const char *const *)s->command;
         r = own.argv ? 0 : atoll_exec_refuse_empty(&err);
     }
-    if (r == 0)
-        r = atoll_room_admit(engine, &err);
+    if (r == 0 && (r = atoll_room_admit(engine, &err)) < 0 && s->checkpoints)
+        (void)atoll_checkpoints_halve(s); /* the next command may find room */
     if (r == 0)
         r = atoll_lifetime_admit(s, &err);
     if (r == 0 && own.is_command && own.number == 0 && s->checkpoints) {

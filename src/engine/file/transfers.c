@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/file/inband.h"
+#include "engine/state/checkpoint.h"
 
 /*
  * Downloads and uploads of whole files: the agent opens the file and passes a descriptor of a
@@ -264,12 +265,20 @@ void atoll_upload_on_ready(struct atoll_upload *u, void (*fn)(void *arg), void *
     atoll_tenant_file_on_ready(u->file, may_write, u);
 }
 
+/* The next request may find room. */
+static int written(const struct atoll_upload *u, int r)
+{
+    if (r < 0 && atoll_errno_is_full(-r))
+        atoll_checkpoints_disk_full(u->engine, u->lane.sandbox);
+    return r;
+}
+
 int atoll_upload_write(struct atoll_upload *u, const uint8_t *bytes, size_t n)
 {
     if (u->inband && n > u->max - u->written)
         return -ENOSPC;
     u->written += n;
-    return atoll_tenant_file_write(u->file, bytes, n);
+    return written(u, atoll_tenant_file_write(u->file, bytes, n));
 }
 
 int atoll_upload_fail(int r, struct atoll_error *err)
@@ -308,7 +317,8 @@ static void flush(void *arg)
 {
     struct atoll_upload *u = arg;
     struct atoll_error err;
-    int r = u->inband ? atoll_tenant_file_flush(u->file) : atoll_tenant_file_finish(u->file);
+    int r = written(u, u->inband ? atoll_tenant_file_flush(u->file)
+                                 : atoll_tenant_file_finish(u->file));
 
     if (r > 0)
         return; /* called again when the file is ready */

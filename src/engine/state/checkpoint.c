@@ -12,6 +12,8 @@
 #include "engine/state/checkpoint_thin.h"
 #include "store/checkpoints.h"
 
+#define ROOM_MS 1000 /* until the blocks of removed layers are free */
+
 /* A command that waits for its checkpoint. */
 struct mark {
     struct atoll_list node;
@@ -283,6 +285,30 @@ static void settle_all(struct atoll_sandbox *s, struct atoll_list *list, const c
     }
 }
 
+/* Room. */
+
+static void try_again(void *arg)
+{
+    struct atoll_sandbox *s = arg;
+
+    s->checkpoints->is_capturing = false;
+    atoll_checkpoints_continue(s);
+}
+
+/* A disk is full, and old checkpoints may be why: without some of them the capture is tried once more. */
+static bool await_room(struct atoll_sandbox *s, const struct atoll_error *error)
+{
+    struct atoll_checkpoints *c = s->checkpoints;
+    bool is_full = error && atoll_errno_is_full(error->errnum);
+
+    c->is_second_try = is_full && !c->is_second_try && atoll_checkpoints_halve(s);
+    if (!c->is_second_try)
+        return false;
+    c->is_capturing = true;
+    atoll_timer_set(&c->room, s->engine->loop, ROOM_MS, try_again, s);
+    return true;
+}
+
 struct capturing {
     struct atoll_engine *engine;
     char sandbox_id[ATOLL_ID_LEN + 1];
@@ -302,6 +328,8 @@ static void on_captured(void *arg, const char *stack, const struct atoll_snapsho
     if (!s || !s->checkpoints)
         return;
     s->checkpoints->is_capturing = false;
+    if (await_room(s, error))
+        return;
     if (!error)
         set_last(s->checkpoints, stack, facts->bytes);
     if (error)
@@ -326,7 +354,8 @@ static void capture(struct atoll_sandbox *s)
         atoll_list_push_back(&c->capturing, node);
     }
     if (atoll_capture_check(s, &err) < 0 || atoll_room_admit(s->engine, &err) < 0) {
-        settle_all(s, &c->capturing, NULL, 0, &err);
+        if (!await_room(s, &err))
+            settle_all(s, &c->capturing, NULL, 0, &err);
         return;
     }
     k = atoll_alloc(sizeof(*k));
@@ -351,7 +380,8 @@ void atoll_checkpoints_continue(struct atoll_sandbox *s)
     struct atoll_engine *engine;
     char *stack, id[ATOLL_ID_LEN + 1];
 
-    if (!c || c->is_capturing || s->snapping || atoll_list_empty(&c->waiting))
+    if (!c || c->is_capturing || s->snapping ||
+        (atoll_list_empty(&c->waiting) && atoll_list_empty(&c->capturing)))
         return;
     if (!c->last || !only_before(c) || others_run(s, NULL)) {
         capture(s);
@@ -481,6 +511,7 @@ void atoll_checkpoints_close(struct atoll_sandbox *s)
         }
     ATOLL_LIST_FOREACH (&c->commands, node)
         remove_command(s, ATOLL_CONTAINER_OF(node, struct atoll_checkpoint, node));
+    atoll_timer_cancel(&c->room);
     free(c->last);
     free(c);
     s->checkpoints = NULL;

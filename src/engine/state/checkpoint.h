@@ -42,9 +42,11 @@ struct atoll_checkpoints {
     size_t count, kept; /* kept: commands that have a layer */
     uint64_t bytes;     /* of their layers */
     uint64_t next;      /* number of the next command */
-    struct atoll_list waiting,
-        capturing; /* of struct mark: for the next capture; for the present one */
+    /* Of struct mark: for the next capture; for the present one, or for its second try, and then `last` is NULL. */
+    struct atoll_list waiting, capturing;
     bool is_capturing;
+    bool is_second_try;      /* of the present capture: the first one found no room */
+    struct atoll_timer room; /* before the second try: layers are being removed */
     char *last; /* the stack of the last capture, if the files are still those; owned, or NULL */
     uint64_t last_bytes;
 };
@@ -70,6 +72,10 @@ void atoll_checkpoint_after(struct atoll_exec *exec, const struct atoll_exec_res
 void atoll_checkpoints_continue(struct atoll_sandbox *sandbox);
 /* The files may have changed: a request to the agent. */
 void atoll_checkpoints_touch(struct atoll_sandbox *sandbox);
+
+/* A request found the disk of the sandbox full. If that can be in the pool, where blocks of removed files count as long
+ * as a checkpoint has them, the older half of the checkpoints is released (checkpoint_thin.c). */
+void atoll_checkpoints_disk_full(struct atoll_engine *engine, const char *sandbox_id);
 
 /* The sandbox was brought back to a checkpoint of `bytes`: the next command begins with that one, unless a start
  * command has run meanwhile. Call at once: before anything else is started in the sandbox. */

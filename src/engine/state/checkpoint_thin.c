@@ -84,13 +84,24 @@ struct measuring {
 };
 
 /* Half of them, and another half after the next command if that was not enough. */
-static void halve(struct atoll_sandbox *s)
+bool atoll_checkpoints_halve(struct atoll_sandbox *s)
 {
     const struct atoll_checkpoints *c = s->checkpoints;
     size_t left = ATOLL_MAX(c->kept / 2, (size_t)1);
+    bool any = c->kept > left;
 
     while (c->kept > left)
         drop(s, oldest_kept(s));
+    return any;
+}
+
+void atoll_checkpoints_disk_full(struct atoll_engine *engine, const char *sandbox_id)
+{
+    struct atoll_sandbox *s = atoll_map_get(&engine->sandboxes, sandbox_id);
+
+    if (s && s->checkpoints && s->options.disk_choice != ATOLL_DISK_IN_MEMORY &&
+        s->options.disk_choice != ATOLL_DISK_AS_IMAGE)
+        (void)atoll_checkpoints_halve(s);
 }
 
 static void on_measured(void *arg, const struct atoll_provider_stats *stats,
@@ -101,7 +112,7 @@ static void on_measured(void *arg, const struct atoll_provider_stats *stats,
 
     if (!error && s && s->checkpoints && stats->disk_limit_bytes > 0 &&
         stats->disk_bytes > stats->disk_limit_bytes / FULL_PARTS * (FULL_PARTS - 1))
-        halve(s);
+        (void)atoll_checkpoints_halve(s);
     free(m);
 }
 

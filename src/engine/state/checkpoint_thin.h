@@ -8,5 +8,7 @@
 void atoll_checkpoints_thin(struct atoll_sandbox *sandbox);
 /* Releases the layers of a command (checkpoint.c). */
 void atoll_checkpoint_release(struct atoll_sandbox *sandbox, struct atoll_checkpoint *checkpoint);
+/* Releases the older half, except for the newest checkpoint. Whether there was one. */
+bool atoll_checkpoints_halve(struct atoll_sandbox *sandbox);
 /* The same, if the disk of the sandbox is almost full: there blocks count until no checkpoint has them. */
 void atoll_checkpoints_thin_full(struct atoll_sandbox *sandbox);
