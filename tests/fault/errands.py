@@ -186,6 +186,20 @@ def restore(walk, client, made):
     assert client.run(made, "cat file 2>/dev/null || echo gone") == "gone\n"
 
 
+def with_snapshot(walk, client):
+    made = box(walk, client)
+    client.run(made, "echo kept > file")
+    client.post(f"/api/sandboxes/{made}/snapshots", {"name": "kept"})
+    client.run(made, "echo lost > file")
+    return made
+
+
+@errand(with_snapshot)
+def restore_snapshot(walk, client, made):
+    client.post(f"/api/sandboxes/{made}/restore", {"snapshot": "kept"})
+    assert client.run(made, "cat file") == "kept\n"
+
+
 @errand()
 def undo(walk, client, _):
     made = client.create(checkpoints="command")

@@ -236,12 +236,20 @@ def e2b(client, chance):
 
 
 def with_past(client, chance):
-    """Snapshots, forks, restores and undo, on a disk in memory or in the disk pool, with a volume."""
+    """Snapshots, forks, restores and undo, on each kind of disk, with a volume."""
     mark, name = client.ground.mark(), f"soak-{chance.randrange(1 << 40):x}"
     body = {"metadata": {"soak": "worker"}, "provider": "native", "checkpoints": "command",
             "limits": {"memoryMB": 64, "diskMB": chance.choice([24, 80]), "timeoutSeconds": 600},
             "volumes": [{"name": "soak", "path": "/data"}]}
+    kind = chance.choice([None, "memory", "image", "cow"])
+    if kind:
+        body["disk"] = {"kind": kind}
+    if kind == "memory":
+        body["limits"]["diskMB"] = 24
     made = client.post("/api/sandboxes", body)
+    if made.status == 409 and kind in ("image", "cow"):  # this host has none
+        del body["disk"]
+        made = client.post("/api/sandboxes", body)
     if made.status != 201:
         explained(client, mark, f"create: {made.status} {made.body[:300]}")
         return
