@@ -73,8 +73,8 @@ static json_t *denied_hosts(const struct atoll_task *task, const char *policy_js
 /* --- the commands --- */
 
 /* Why it may have failed, and what to do. */
-static void tried(struct atoll_task *task, const struct atoll_exec_result *result,
-                  const char *tail ATOLL_UNUSED, const struct atoll_error *error)
+static void tried(struct atoll_task *task, const struct atoll_exec_result *result, const char *tail,
+                  const struct atoll_error *error)
 {
     struct atoll_sandbox_view view;
     struct atoll_buf hosts;
@@ -83,6 +83,10 @@ static void tried(struct atoll_task *task, const struct atoll_exec_result *resul
 
     if (!error && result->kind == ATOLL_END_EXITED && result->code == 0) {
         atoll_task_step_done(task, NULL);
+        return;
+    }
+    if (!error && result->kind == ATOLL_END_TIMED_OUT) { /* the time of the step has passed */
+        atoll_task_command_ended(task, result, tail, NULL);
         return;
     }
     denied = denied_hosts(task, has_network(task, &view) ? view.options.network_json : NULL);

@@ -10,7 +10,6 @@
  * without harm. A step that takes too long is stopped; one that failed because a server was not reached
  * is tried again.
  */
-#define SETUP_TIMEOUT_MS (20 * 60 * 1000)
 #define RETRY_MS 2000 /* doubled for each try */
 #define RETRY_MAX_MS 60000
 #define WHO "a task"
@@ -143,23 +142,37 @@ static double step_setting(const struct atoll_task *task, const char *name, doub
     return value ? json_number_value(value) : otherwise;
 }
 
+static double step_seconds(const struct atoll_task *task)
+{
+    return step_setting(task, "timeoutSeconds", table[task->at].timeout_s);
+}
+
+uint32_t atoll_task_step_ms(const struct atoll_task *task)
+{
+    return (uint32_t)(1000 * step_seconds(task));
+}
+
+static void say_too_long(const struct atoll_task *task, struct atoll_error *err)
+{
+    (void)atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+                     "the step took longer than %.6g s; \"steps\": {\"%s\": "
+                     "{\"timeoutSeconds\": N}} of the task sets the time",
+                     step_seconds(task), table[task->at].name);
+}
+
 static void takes_too_long(void *arg)
 {
     struct atoll_task *task = arg;
-    const char *name = table[task->at].name;
     struct atoll_error error;
 
-    (void)atoll_fail(&error, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                     "%s: the step took longer than %.0f s; \"steps\": {\"%s\": "
-                     "{\"timeoutSeconds\": N}} of the task sets the time",
-                     table[task->at].text,
-                     step_setting(task, "timeoutSeconds", table[task->at].timeout_s), name);
+    say_too_long(task, &error);
+    (void)atoll_wrap(&error, "%s", table[task->at].text);
     atoll_task_stop(task, &error);
 }
 
 static void begin_step(struct atoll_task *task)
 {
-    double timeout_s = step_setting(task, "timeoutSeconds", table[task->at].timeout_s);
+    uint32_t timeout_ms = atoll_task_step_ms(task);
     struct atoll_error error;
 
     record_begin(task);
@@ -167,9 +180,9 @@ static void begin_step(struct atoll_task *task)
         atoll_task_step_done(task, &error);
         return;
     }
-    if (timeout_s > 0)
-        atoll_timer_set(&task->step_timer, task->tasks->config.loop, (int64_t)(1000 * timeout_s),
-                        takes_too_long, task);
+    if (timeout_ms > 0)
+        atoll_timer_set(&task->step_timer, task->tasks->config.loop, timeout_ms, takes_too_long,
+                        task);
     atoll_task_changed(task);
     table[task->at].run(task);
 }
@@ -401,7 +414,10 @@ void atoll_task_command_ended(struct atoll_task *task, const struct atoll_exec_r
     struct atoll_error failed;
     char how[300];
 
-    if (!error && !(result->kind == ATOLL_END_EXITED && result->code == 0)) {
+    if (!error && result->kind == ATOLL_END_TIMED_OUT) {
+        say_too_long(task, &failed);
+        error = &failed;
+    } else if (!error && !(result->kind == ATOLL_END_EXITED && result->code == 0)) {
         atoll_task_describe_end(result, how, sizeof(how));
         (void)atoll_fail(&failed, ATOLL_ERR_FAILED_PRECONDITION, ECHILD, "the command %s%s%.400s",
                          how, *tail ? ": " : "", tail);
@@ -416,12 +432,12 @@ void atoll_task_shell(struct atoll_task *task, const char *name, const char *tex
 {
     const char *const argv[] = {"/bin/sh", "-c", text, NULL};
 
-    atoll_task_command_run(task,
-                           &(struct atoll_task_command_request){.name = name,
-                                                                .argv = argv,
-                                                                .shown = text,
-                                                                .timeout_ms = SETUP_TIMEOUT_MS,
-                                                                .done = done});
+    atoll_task_command_run(
+        task, &(struct atoll_task_command_request){.name = name,
+                                                   .argv = argv,
+                                                   .shown = text,
+                                                   .timeout_ms = atoll_task_step_ms(task),
+                                                   .done = done});
 }
 
 static void check(struct atoll_task *task)

@@ -100,6 +100,8 @@ void atoll_task_run(struct atoll_task *task);
 unsigned atoll_task_step_tries(struct atoll_task *task);
 /* Whether the step was begun, at any time. */
 bool atoll_task_has_begun(const struct atoll_task *task, const char *step);
+/* The time of the current step; 0: it has its own. */
+uint32_t atoll_task_step_ms(const struct atoll_task *task);
 /* Ends what the current step waits for. */
 void atoll_task_interrupt(struct atoll_task *task, const char *who);
 /* The same with an error of the step, which the task fails with. */
@@ -112,7 +114,7 @@ void atoll_task_kill_commands(struct atoll_task *task, const char *who);
 /* Completes the current step. */
 void atoll_task_step_done(struct atoll_task *task, const struct atoll_error *error);
 
-/* Runs a shell command of a step; `done` may be atoll_task_command_ended(), which completes the step. */
+/* Runs a shell command of a step, for as long as the step may take; `done` may be atoll_task_command_ended(), which completes the step. */
 void atoll_task_shell(struct atoll_task *task, const char *name, const char *text,
                       void (*done)(struct atoll_task *task, const struct atoll_exec_result *result,
                                    const char *tail, const struct atoll_error *error));

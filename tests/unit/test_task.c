@@ -49,6 +49,21 @@ static void task_done(struct atoll_task *task)
     json_decref(task->facts);
 }
 
+/* A command of a step may take as long as the step. */
+static void steps_have_their_own_time(void **state)
+{
+    struct atoll_task *task = task_of("{\"steps\": {\"check\": {\"timeoutSeconds\": 7200}}}");
+
+    (void)state;
+    task->at = atoll_task_step_find("check");
+    assert_int_equal(atoll_task_step_ms(task), 7200 * 1000);
+    task->at = atoll_task_step_find("setup");
+    assert_int_equal(atoll_task_step_ms(task), 1800 * 1000);
+    task->at = atoll_task_step_find("run");
+    assert_int_equal(atoll_task_step_ms(task), 0);
+    task_done(task);
+}
+
 static void the_command_line_has_what_the_task_gives(void **state)
 {
     json_t *agent = json_loads("{\"command\": [\"x\", \"-p\", \"{instruction}\", \"{other}\"],"
@@ -185,6 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(branches_are_named_after_the_instruction),
         cmocka_unit_test(subjects_are_one_short_line),
+        cmocka_unit_test(steps_have_their_own_time),
         cmocka_unit_test(the_command_line_has_what_the_task_gives),
         cmocka_unit_test(lines_of_output_become_facts),
         cmocka_unit_test(usage_is_not_counted_twice),
