@@ -126,6 +126,7 @@ static const struct atoll_yaml_field agent[] = {
     {"mcp", ATOLL_YAML_OBJECT, false, 0, 0, agent_mcp},
     {"check", ATOLL_YAML_STRING, false, 1, TEXT, NULL},
     {"install", ATOLL_YAML_STRING, false, 1, LONG_TEXT, NULL},
+    {"installHosts", ATOLL_YAML_STRINGS, false, 0, 16, NULL},
     {"package", ATOLL_YAML_STRING, false, 1, 200, NULL},
     {"version", ATOLL_YAML_STRING, false, 1, 64, NULL},
     {"keys", ATOLL_YAML_STRINGS, false, 0, 16, NULL},

@@ -8,9 +8,104 @@
  */
 #define STALL_CPU_PERCENT 5 /* of one CPU: what an agent that waits may use */
 
-static void install_here(struct atoll_task *task, const char *install)
+/* --- installing --- */
+
+/* What is missing for it, if that can be said: a network, or hosts that the client's policy denies. */
+static void find_missing(const struct atoll_task *task, const json_t *hosts, struct atoll_buf *out)
 {
-    atoll_task_shell(task, "install", install, atoll_task_command_ended);
+    struct atoll_sandbox_view view;
+    json_t *denied;
+
+    if (json_array_size(hosts) > 0 && !atoll_task_has_network(task, &view))
+        (void)!atoll_buf_appends(out, "the sandbox has no network");
+    denied = atoll_task_denied_hosts(task, hosts);
+    if (json_array_size(denied) > 0) {
+        (void)!atoll_buf_appends(out, "\"network\" of the sandbox does not allow ");
+        atoll_task_list_hosts(denied, out);
+    }
+    json_decref(denied);
+}
+
+static void installed(struct atoll_task *task, const struct atoll_exec_result *result,
+                      const char *tail, const struct atoll_error *error)
+{
+    const json_t *agent = NULL;
+    struct atoll_error failed;
+    struct atoll_buf missing;
+
+    atoll_buf_init(&missing, 4096);
+    if (!error && !(result->kind == ATOLL_END_EXITED && result->code == 0) &&
+        atoll_task_agent_now(task, &agent, &failed) == 0)
+        find_missing(task, json_object_get(agent, "installHosts"), &missing);
+    if (atoll_buf_size(&missing) > 0) {
+        (void)atoll_fail(&failed, ATOLL_ERR_FAILED_PRECONDITION, ENETUNREACH,
+                         "%.150s, which installing it needs: use a template or an environment that "
+                         "has the agent, or another \"network\"; the command said: %.120s",
+                         atoll_buf_str(&missing), tail);
+        atoll_task_step_done(task, &failed);
+    } else {
+        atoll_task_command_ended(task, result, tail, error);
+    }
+    atoll_buf_done(&missing);
+}
+
+static void install_as(struct atoll_task *task, const char *user,
+                       void (*done)(struct atoll_task *task, const struct atoll_exec_result *result,
+                                    const char *tail, const struct atoll_error *error))
+{
+    const char *argv[] = {"/bin/sh", "-c", NULL, NULL};
+    const json_t *agent = NULL;
+    struct atoll_error error;
+
+    if (atoll_task_agent_now(task, &agent, &error) < 0 || !json_object_get(agent, "install")) {
+        (void)atoll_fail(&error, ATOLL_ERR_ABORTED, ENOENT, "the registry has changed");
+        atoll_task_step_done(task, &error);
+        return;
+    }
+    argv[2] = json_string_value(json_object_get(agent, "install"));
+    atoll_task_command_run(
+        task, &(struct atoll_task_command_request){.name = user ? "install" : "install-as-user",
+                                                   .argv = argv,
+                                                   .user = user,
+                                                   .shown = argv[2],
+                                                   .timeout_ms = atoll_task_step_ms(task),
+                                                   .done = done});
+}
+
+/* A sandbox with one user id has no root. */
+static void installed_by_root(struct atoll_task *task, const struct atoll_exec_result *result,
+                              const char *tail, const struct atoll_error *error)
+{
+    if (error && error->kind == ATOLL_ERR_FAILED_PRECONDITION)
+        install_as(task, NULL, installed);
+    else
+        installed(task, result, tail, error);
+}
+
+/* As root, like a build of a template: programs go to /usr/local. */
+static void install_now(struct atoll_task *task)
+{
+    install_as(task, "root", installed_by_root);
+}
+
+static void allowed(void *arg, const struct atoll_error *error)
+{
+    struct atoll_task *task = arg;
+
+    if (error)
+        atoll_task_log(task, "info", "%s", error->text);
+    install_now(task); /* which ends if the task was stopped meanwhile */
+}
+
+static void install_here(struct atoll_task *task, const json_t *agent)
+{
+    json_t *denied = atoll_task_denied_hosts(task, json_object_get(agent, "installHosts"));
+
+    if (json_array_size(denied) > 0 && atoll_task_owns_network(task))
+        atoll_task_allow_hosts(task, denied, "installing the agent", allowed);
+    else
+        install_now(task);
+    json_decref(denied);
 }
 
 /* Without the template the agent is installed in the sandbox itself. */
@@ -27,7 +122,7 @@ static void has_no_layer(struct atoll_task *task, const struct atoll_error *erro
     if (atoll_task_agent_now(task, &agent, &failed) < 0)
         atoll_task_step_done(task, &failed);
     else
-        install_here(task, json_string_value(json_object_get(agent, "install")));
+        install_here(task, agent);
 }
 
 static void looked(struct atoll_task *task, const struct atoll_exec_result *result,
@@ -35,7 +130,7 @@ static void looked(struct atoll_task *task, const struct atoll_exec_result *resu
 {
     const json_t *agent = NULL;
     struct atoll_error failed;
-    const char *install;
+    bool installs;
 
     if (error || (result->kind == ATOLL_END_EXITED && result->code == 0)) {
         atoll_task_step_done(task, error);
@@ -45,13 +140,13 @@ static void looked(struct atoll_task *task, const struct atoll_exec_result *resu
         atoll_task_step_done(task, &failed);
         return;
     }
-    install = json_string_value(json_object_get(agent, "install"));
-    if (install && atoll_task_has_layer(task, agent)) {
+    installs = json_object_get(agent, "install") != NULL;
+    if (installs && atoll_task_has_layer(task, agent)) {
         atoll_task_layer(task, has_no_layer);
         return;
     }
-    if (install) {
-        install_here(task, install);
+    if (installs) {
+        install_here(task, agent);
         return;
     }
     (void)atoll_fail(&failed, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
@@ -86,6 +181,8 @@ void atoll_task_install(struct atoll_task *task)
         &(struct atoll_task_command_request){
             .name = "look", .argv = argv, .timeout_ms = 60000, .quiet = true, .done = looked});
 }
+
+/* --- running --- */
 
 static void agent_said(struct atoll_task *task, const char *line, size_t n)
 {

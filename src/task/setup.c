@@ -2,8 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/buf.h"
-#include "engine/json_memory.h"
-#include "network/policy.h"
 #include "task/task_internal.h"
 
 /*
@@ -34,39 +32,24 @@ static bool find_setup(const struct atoll_task *task, size_t i, struct atoll_reg
            atoll_registry_find(task->tasks->config.registry, ATOLL_REGISTRY_SETUP, name, ret);
 }
 
-static bool has_network(const struct atoll_task *task, struct atoll_sandbox_view *ret)
+/* The hosts of the setups that fit; owned by the caller. */
+static json_t *wanted_hosts(const struct atoll_task *task)
 {
-    const struct atoll_sandbox *sandbox =
-        atoll_engine_find(task->tasks->config.engine, atoll_task_fact(task, "sandbox_id"));
-
-    if (sandbox)
-        atoll_sandbox_get(sandbox, ret);
-    return sandbox && ret->options.network != ATOLL_NETWORK_NONE;
-}
-
-static void add_name(struct atoll_buf *out, const char *name)
-{
-    (void)!atoll_buf_appendf(out, "%s%s", atoll_buf_size(out) ? ", " : "", name);
-}
-
-/* The hosts of the setups that the policy denies. */
-static json_t *denied_hosts(const struct atoll_task *task, const char *policy_json)
-{
-    json_t *denied = json_array(), *json = policy_json ? atoll_json_load_own(policy_json) : NULL;
-    struct atoll_network_policy *policy = NULL;
+    json_t *hosts = json_array();
     struct atoll_registry_item setup;
-    struct atoll_error error;
 
-    if (json && atoll_network_policy_parse(json, &policy, &error) == 0)
-        for (size_t i = 0; find_setup(task, i, &setup); i++) {
-            const json_t *hosts = json_object_get(setup.object, "hosts");
-            for (size_t k = 0; k < json_array_size(hosts); k++)
-                if (!atoll_network_decide_name(policy, json_string_value(json_array_get(hosts, k)))
-                         .allow)
-                    (void)json_array_append(denied, json_array_get(hosts, k));
-        }
-    (void)atoll_network_policy_free(policy);
-    json_decref(json);
+    for (size_t i = 0; find_setup(task, i, &setup); i++)
+        if (json_object_get(setup.object, "hosts"))
+            (void)json_array_extend(hosts, json_object_get(setup.object, "hosts"));
+    return hosts;
+}
+
+/* Those of them that the sandbox may not reach. */
+static json_t *denied_hosts(const struct atoll_task *task)
+{
+    json_t *hosts = wanted_hosts(task), *denied = atoll_task_denied_hosts(task, hosts);
+
+    json_decref(hosts);
     return denied;
 }
 
@@ -76,7 +59,6 @@ static json_t *denied_hosts(const struct atoll_task *task, const char *policy_js
 static void tried(struct atoll_task *task, const struct atoll_exec_result *result, const char *tail,
                   const struct atoll_error *error)
 {
-    struct atoll_sandbox_view view;
     struct atoll_buf hosts;
     json_t *denied;
     char why[600];
@@ -89,10 +71,9 @@ static void tried(struct atoll_task *task, const struct atoll_exec_result *resul
         atoll_task_command_ended(task, result, tail, NULL);
         return;
     }
-    denied = denied_hosts(task, has_network(task, &view) ? view.options.network_json : NULL);
+    denied = denied_hosts(task);
     atoll_buf_init(&hosts, 4096);
-    for (size_t i = 0; i < json_array_size(denied); i++)
-        add_name(&hosts, json_string_value(json_array_get(denied, i)));
+    atoll_task_list_hosts(denied, &hosts);
     if (atoll_buf_size(&hosts) > 0)
         (void)snprintf(why, sizeof(why),
                        "the command failed, and \"network\" of the sandbox does not allow %.400s",
@@ -136,33 +117,6 @@ static void allowed(void *arg, const struct atoll_error *error)
         install(task);
 }
 
-/* Adds hosts to the policy that the task itself has made (sandbox.c). */
-static void allow_hosts(struct atoll_task *task, const char *policy_json, const json_t *hosts)
-{
-    json_t *policy = atoll_json_load_own(policy_json);
-    json_t *rules = json_object_get(policy, "rules");
-    struct atoll_buf names;
-    char *text;
-
-    atoll_buf_init(&names, 4096);
-    for (size_t i = 0; i < json_array_size(hosts); i++) {
-        (void)json_array_append_new(rules, json_pack("{s:O}", "allow", json_array_get(hosts, i)));
-        add_name(&names, json_string_value(json_array_get(hosts, i)));
-    }
-    text = rules ? atoll_json_dump(policy, JSON_COMPACT) : NULL;
-    if (text) {
-        atoll_task_log(task, "info", "the sandbox may reach %s, for dependencies",
-                       atoll_buf_str(&names));
-        atoll_engine_set_network(task->tasks->config.engine, atoll_task_fact(task, "sandbox_id"),
-                                 text, allowed, task);
-    } else {
-        go_on_without(task, "their hosts could not be allowed");
-    }
-    atoll_buf_done(&names);
-    free(text);
-    json_decref(policy);
-}
-
 static void prepare(struct atoll_task *task)
 {
     struct atoll_sandbox_view view;
@@ -170,20 +124,19 @@ static void prepare(struct atoll_task *task)
     struct atoll_buf why;
     json_t *denied;
 
-    if (!has_network(task, &view)) {
+    if (!atoll_task_has_network(task, &view)) {
         atoll_buf_init(&why, 4096);
         for (size_t i = 0; find_setup(task, i, &setup); i++)
-            add_name(&why, setup.name);
+            (void)!atoll_buf_appendf(&why, "%s%s", i ? ", " : "", setup.name);
         (void)!atoll_buf_appends(&why, " needs a network, and the sandbox has none (\"network\": "
                                        "{\"mode\": \"bridge\"} in \"sandbox\")");
         go_on_without(task, atoll_buf_str(&why));
         atoll_buf_done(&why);
         return;
     }
-    denied = denied_hosts(task, view.options.network_json);
-    if (json_array_size(denied) > 0 &&
-        json_is_true(json_object_get(task->facts, ATOLL_TASK_OWN_NETWORK)))
-        allow_hosts(task, view.options.network_json, denied);
+    denied = denied_hosts(task);
+    if (json_array_size(denied) > 0 && atoll_task_owns_network(task))
+        atoll_task_allow_hosts(task, denied, "dependencies", allowed);
     else
         install(task);
     json_decref(denied);

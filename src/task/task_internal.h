@@ -136,8 +136,20 @@ double atoll_task_number(const struct atoll_task *task, const json_t *agent, con
 int atoll_task_agent_now(struct atoll_task *task, const json_t **ret,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* setup.c: a step */
+/* hosts.c */
 #define ATOLL_TASK_OWN_NETWORK "_own_network" /* fact: the policy of the sandbox is the task's */
+bool atoll_task_owns_network(const struct atoll_task *task);
+/* False: the task has no sandbox, or the sandbox has no network. */
+bool atoll_task_has_network(const struct atoll_task *task, struct atoll_sandbox_view *ret);
+/* Those of the hosts that the policy of the sandbox denies; owned by the caller. */
+json_t *atoll_task_denied_hosts(const struct atoll_task *task, const json_t *hosts);
+/* Adds them to the policy, which the task owns. what: what they are for. */
+void atoll_task_allow_hosts(struct atoll_task *task, const json_t *hosts, const char *what,
+                            atoll_done_fn *done);
+/* "a.example, b.example" */
+void atoll_task_list_hosts(const json_t *hosts, struct atoll_buf *out);
+
+/* setup.c: a step */
 void atoll_task_set_up(struct atoll_task *task);
 /* Names of the setups of the registry that fit a directory with these files, one in each line. Owned by the
  * caller. */

@@ -36,6 +36,14 @@ options:
   allowedTools: [--tools, "{allowedTools}"]
   resume: [--resume, "{resume}"]
 """
+# Its program is a page of another server.
+FETCHED = """environment: Bash
+check: test -e /opt/fetched
+install: curl -sf --max-time 20 http://two.test/program > /tmp/fetched && mv /tmp/fetched /opt/fetched
+installHosts: [two.test]
+hosts: [one.test]
+command: [sh, -c, 'cat /opt/fetched; echo "$1"', sh, "{instruction}"]
+"""
 ABSENT = "environment: Bash\ncheck: command -v no-such-agent\ncommand: [no-such-agent]\n"
 UNCHECKED = "environment: Bash\ncommand: [sh, -c, 'exec no-such-agent']\n"
 # What installs dependencies is a file of the registry, too: here a page of another server is one. The second one would
@@ -64,7 +72,7 @@ def world(tmp_path_factory):
     made = tmp_path_factory.mktemp("world")
     registry, hook = made / "registry", made / "hook"
     shutil.copytree(ROOT / "registry", registry)
-    for name, text in {"flaky": FLAKY, "layered": INSTALLED, "absent": ABSENT, "unchecked": UNCHECKED}.items():
+    for name, text in {"flaky": FLAKY, "layered": INSTALLED, "fetched": FETCHED, "absent": ABSENT, "unchecked": UNCHECKED}.items():
         (registry / "agents" / f"{name}.yaml").write_text(text)
     (registry / "setups").mkdir(exist_ok=True)
     for name, text in SETUPS.items():
@@ -148,11 +156,28 @@ def test_an_agent_is_installed_once(world):
     second = run(world, "two", "layered")
     log = world.rest.call("GET", f"/api/tasks/{second['id']}/log").body.decode()
     assert second["output"] == "layered two\n" and "building" not in log
-    # In a sandbox that exists, it is installed there.
+    # In a sandbox that exists, it is installed there, by root.
     box = world.rest.call("POST", "/api/sandboxes", {}).json["id"]
     answer = world.rest.call("POST", f"/api/sandboxes/{box}/agents", {"agent": "layered", "instruction": "x"}, wait="true")
-    assert answer.json["state"] == "failed" or answer.json["output"] == "layered x\n"
+    assert answer.json["state"] == "succeeded" and answer.json["output"] == "layered x\n", answer.json
     world.rest.call("DELETE", f"/api/sandboxes/{box}")
+
+
+def test_an_agent_is_installed_in_the_sandbox_of_the_task(world):
+    """The hosts that this takes become part of a policy that the task has made; with another one, the error names them."""
+    web = Web(world.networks.far.listen(FAR[1], 80), "agent")
+
+    def install(**sandbox):
+        return run(world, "one", "fetched", sandbox={"template": "host", **sandbox}, cleanup="always")
+    task = install()
+    log = world.rest.call("GET", f"/api/tasks/{task['id']}/log").body.decode()
+    assert task["state"] == "succeeded" and task["output"] == "agent two.test /program\none\n", (task, log)
+    assert "may reach two.test, for installing the agent" in log and "agent_template" not in task
+    for sandbox, words in (({"network": {"mode": "bridge", "allow": ["one.test"]}}, "does not allow two.test"),
+                           ({"network": {"mode": "none"}}, "has no network")):
+        task = install(**sandbox)
+        assert task["state"] == "failed" and task["step"] == "install" and words in task["error"]["message"], task
+    web.close()
 
 
 @pytest.mark.parametrize("budget, instruction, agent", [
