@@ -13,27 +13,67 @@
 #define SANDBOX_EXTRA_S 1800       /* of its time limit, beyond the agent's */
 
 /* Containers of other engines do not have the directory that their commands begin in. */
-static void make_directory(struct atoll_task *task, const char *directory)
+static void make_directory_as(struct atoll_task *task, const char *user,
+                              void (*done)(struct atoll_task *task,
+                                           const struct atoll_exec_result *result, const char *tail,
+                                           const struct atoll_error *error))
 {
     static const char script[] = "[ -d \"$1\" ] || { mkdir -p \"$1\" && chmod 777 \"$1\"; }";
-    const char *const argv[] = {"/bin/sh", "-c", script, "sh", directory, NULL};
+    const struct atoll_sandbox *sandbox =
+        atoll_engine_find(task->tasks->config.engine, atoll_task_fact(task, "sandbox_id"));
+    const char *argv[] = {"/bin/sh", "-c", script, "sh", OTHER_WORK_DIR, NULL};
+    struct atoll_sandbox_view view;
 
-    atoll_task_command_run(task,
-                           &(struct atoll_task_command_request){.name = "directory",
-                                                                .argv = argv,
-                                                                .user = "root",
-                                                                .cwd = "/",
-                                                                .quiet = true,
-                                                                .done = atoll_task_command_ended});
+    if (sandbox) {
+        atoll_sandbox_get(sandbox, &view);
+        argv[4] = view.options.workdir ? view.options.workdir : OTHER_WORK_DIR;
+    }
+    atoll_task_command_run(
+        task, &(struct atoll_task_command_request){.name = user ? "directory" : "directory-as-user",
+                                                   .argv = argv,
+                                                   .user = user,
+                                                   .cwd = "/",
+                                                   .quiet = true,
+                                                   .done = done});
+}
+
+/* A sandbox with one user id has no root. */
+static void made_directory(struct atoll_task *task, const struct atoll_exec_result *result,
+                           const char *tail, const struct atoll_error *error)
+{
+    if (error && error->kind == ATOLL_ERR_FAILED_PRECONDITION)
+        make_directory_as(task, NULL, atoll_task_command_ended);
+    else
+        atoll_task_command_ended(task, result, tail, error);
+}
+
+/* Providers that cannot restrict the network refuse what the task asks for by itself. Whether the sandbox may
+ * reach everything is for the client to say. */
+static void explain_network(const struct atoll_task *task, struct atoll_error *err)
+{
+    char why[ATOLL_ERROR_TEXT_MAX];
+
+    if (err->kind != ATOLL_ERR_UNIMPLEMENTED || !atoll_task_owns_network(task))
+        return;
+    (void)snprintf(why, sizeof(why), "%s", err->text);
+    (void)atoll_fail(
+        err, err->kind, err->errnum,
+        "%.200s; without \"network\" a task allows only the hosts that it needs: with "
+        "\"network\": {\"mode\": \"bridge\"} in \"sandbox\" (--network bridge) its sandbox "
+        "may reach everything",
+        why);
 }
 
 static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
 {
     struct atoll_task *task = arg;
     struct atoll_sandbox_view view;
+    struct atoll_error failed;
 
     if (error) {
-        atoll_task_step_done(task, error);
+        failed = *error;
+        explain_network(task, &failed);
+        atoll_task_step_done(task, &failed);
         return;
     }
     atoll_sandbox_get(sandbox, &view);
@@ -42,7 +82,7 @@ static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll
     if (strcmp(view.provider, "native") == 0)
         atoll_task_step_done(task, NULL);
     else
-        make_directory(task, view.options.workdir ? view.options.workdir : OTHER_WORK_DIR);
+        make_directory_as(task, "root", made_directory);
 }
 
 double atoll_task_number(const struct atoll_task *task, const json_t *agent, const char *name,

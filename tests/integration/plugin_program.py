@@ -66,7 +66,7 @@ def list_all(_request):
 def hello(request):
     config.update(request)
     return {"version": int(config["settings"].get("version", 1)), "isolation": "none",
-            "networks": ["none"], "enforces": [], "capabilities": ["templates", "descriptors"]}
+            "networks": config["settings"].get("networks", "none").split(), "enforces": [], "capabilities": ["templates", "descriptors"]}
 
 
 OPERATIONS = {"hello": hello, "create": create, "dial": dial, "inspect": inspect, "list": list_all,

@@ -136,3 +136,25 @@ def test_one_that_cannot_be_used_is_told_at_the_start(directory, settings, words
     with pytest.raises(Exception):
         daemon.start()
     assert words in daemon.log.read_text()
+
+
+def test_a_task_says_what_its_network_may_be(directory):
+    """The provider cannot restrict a network to the hosts that the task needs: whether it may reach all is for the client to say."""
+    daemon = make_daemon(directory, settings={"networks": "none bridge"})
+    daemon.start()
+    rest = Rest(daemon.socket)
+
+    def run(**more):
+        return rest.post("/api/tasks", {"instruction": "true", "cleanup": "always", "repo": "http://127.0.0.1:1/x.git",
+                                        "steps": {"clone": {"tries": 1}}, **more}, wait="true").json
+    task = run(provider="mine")
+    assert task["state"] == "failed" and task["step"] == "sandbox", task
+    assert "mine cannot enforce a network policy" in task["error"]["message"], task
+    assert '"mode": "bridge"' in task["error"]["message"] and "--network bridge" in task["error"]["message"], task
+    # With all of the network its sandbox is made; the directory cannot be made in it, by any user.
+    task = run(provider="mine", sandbox={"network": {"mode": "bridge"}, "waive": ["all"], "workdir": "/proc/none"})
+    assert task["provider"] == "mine" and "/proc/none" in task["error"]["message"], task
+    for body in ({"provider": "mine", "sandbox": {"provider": "native"}}, {"provider": "mine", "sandboxId": "x"}, {"provider": 7}):
+        refused = rest.post("/api/tasks", {"instruction": "true", **body})
+        assert refused.status == 400 and "provider" in refused.error["message"], refused.body
+    assert not daemon.stop()

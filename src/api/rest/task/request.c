@@ -48,7 +48,7 @@ static const struct atoll_field commit_fields[] = {
 struct request {
     const char *instruction, *agent, *agent_name, *model, *system_prompt, *resume;
     const char *environment, *sandbox_id, *branch, *setup, *check, *cleanup, *keys, *allowed_tools;
-    const char *type;
+    const char *type, *provider;
     const json_t *sandbox, *repo, *timeout, *stall, *stall_cpu, *budget, *steps, *priority;
     const json_t *pull_request, *resources, *mcp_servers;
     const char *const *env, *const *patterns, *const *requirements;
@@ -76,6 +76,7 @@ static const struct atoll_field fields[] = {
     TEXT("cleanup", cleanup, 16),
     TEXT("keys", keys, 16),
     TEXT("type", type, 64),
+    TEXT("provider", provider, 64),
     TEXT("allowedTools", allowed_tools, 4096),
     {"sandbox", ATOLL_FIELD_JSON, AT(sandbox), 0, 0, NULL, 0},
     {"repo", ATOLL_FIELD_JSON, AT(repo), 0, 0, NULL, 0},
@@ -129,6 +130,22 @@ static void lift_metadata(json_t *root)
     (void)json_object_update_missing(limits, resources);
 }
 
+/* `provider` is a member of the sandbox. One that the sandbox does not have already is moved there. */
+static void move_provider(json_t *root)
+{
+    json_t *provider = json_object_get(root, "provider"), *sandbox;
+
+    if (!json_is_string(provider) || json_object_get(root, "sandboxId"))
+        return;
+    if (!json_object_get(root, "sandbox"))
+        (void)json_object_set_new(root, "sandbox", json_object());
+    sandbox = json_object_get(root, "sandbox");
+    if (!json_is_object(sandbox) || json_object_get(sandbox, "provider"))
+        return;
+    (void)json_object_set(sandbox, "provider", provider);
+    (void)json_object_del(root, "provider");
+}
+
 /* A list of tools is one text for the command line of the agent. */
 static void join_tools(json_t *root)
 {
@@ -160,6 +177,7 @@ static void normalize(json_t *root)
         }
     }
     lift_metadata(root);
+    move_provider(root);
     join_tools(root);
     value = json_object_get(root, "repo");
     if (json_is_string(value))
@@ -297,9 +315,12 @@ static int check_sandbox(const struct request *q, struct atoll_error *err)
     void *hold = NULL;
     int r;
 
-    if (q->sandbox && q->sandbox_id)
+    if ((q->sandbox || q->provider) && q->sandbox_id)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "give either \"sandbox\", to make one, or \"sandboxId\"");
+                          "give either \"sandbox\" or \"provider\", to make one, or \"sandboxId\"");
+    if (q->provider)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "give \"provider\" once: it is the same as that of \"sandbox\"");
     if (q->repo && q->sandbox_id)
         return atoll_fail(
             err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
