@@ -476,12 +476,26 @@ def test_names_of_other_servers(rest, mcp):
     assert "no tool fly" in mcp.ask("tools/call", name="fly", arguments={})["error"]["message"]
 
 
-def test_a_task(mcp):
-    done = mcp.tool("task_run", instruction="echo worked")
+def test_a_task(rest, mcp):
+    done = mcp.tool("task_run", instruction="echo worked; echo kept > a.txt; head -c 70000 /dev/zero > b.txt", capture=["*.txt"],
+                    provider="native", network="none")
+    assert not done["isError"] and done["structuredContent"]["provider"] == "native", done
     assert done["structuredContent"]["state"] == "succeeded" and done["structuredContent"]["output"] == "worked\n", done
-    failed = mcp.tool("task_run", instruction="exit 1")["structuredContent"]
-    assert failed["state"] == "failed" and "exited with status 1" in failed["error"]
+    assert done["structuredContent"]["files"] == [
+        {"path": "a.txt", "size_bytes": 5, "content": "kept\n"}, {"path": "b.txt", "size_bytes": 70000}]
+    prompt = mcp.tool("task_run", instruction="echo $ATOLL_SYSTEM_PROMPT", system_prompt="be short")
+    assert prompt["structuredContent"]["output"] == "be short\n", prompt
+    # A failure is an error, and keeps its sandbox for a retry unless the call says otherwise.
+    for cleanup, status in (({}, 200), ({"cleanup": "always"}, 404)):
+        answer = mcp.tool("task_run", instruction="exit 1", **cleanup)
+        failed = answer["structuredContent"]
+        assert answer["isError"] and failed["state"] == "failed" and "exited with status 1" in failed["error"], answer
+        assert rest.get(f"/api/sandboxes/{failed['sandbox_id']}?ended=false").status == status
+        rest.delete(f"/api/sandboxes/{failed['sandbox_id']}")
     assert mcp.tool("task_run", instruction="x", agent="nothing")["isError"]
+    for wrong, words in (({"cleanup": "later"}, "cleanup"), ({"capture": ["/etc/*"]}, "/etc/*"), ({"capture": ["x"] * 33}, "32")):
+        refused = mcp.ask("tools/call", name="task_run", arguments={"instruction": "true", **wrong})
+        assert words in refused["error"]["message"], refused
 
 
 def test_progress_and_cancellation(rest, mcp):

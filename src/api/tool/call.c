@@ -256,7 +256,7 @@ int atoll_tool_show_path(const struct atoll_tool_call *call, const char *path,
 
 #define DATA_TEXT_MAX ((size_t)256 * 1024)
 
-void atoll_tool_finish_data(struct atoll_tool_call *call, json_t *data)
+void atoll_tool_finish_json(struct atoll_tool_call *call, json_t *data, bool is_error)
 {
     char *dumped = data ? json_dumps(data, JSON_INDENT(2)) : NULL;
     struct atoll_buf text;
@@ -266,5 +266,10 @@ void atoll_tool_finish_data(struct atoll_tool_call *call, json_t *data)
         (void)!atoll_buf_appendf(&text, "%zu bytes of JSON: they are in the structured result",
                                  strlen(dumped));
     free(dumped);
-    atoll_tool_finish(call, &text, data, false);
+    atoll_tool_finish(call, &text, data, is_error);
+}
+
+void atoll_tool_finish_data(struct atoll_tool_call *call, json_t *data)
+{
+    atoll_tool_finish_json(call, data, false);
 }

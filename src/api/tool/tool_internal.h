@@ -52,7 +52,8 @@ int atoll_tool_show_path(const struct atoll_tool_call *call, const char *path,
 void atoll_tool_finish(struct atoll_tool_call *call, struct atoll_buf *text, json_t *data,
                        bool is_error);
 /* The text is the same JSON, which models read well; or its size, if it is too long for them. */
-void atoll_tool_finish_data(struct atoll_tool_call *call, json_t *data);
+void atoll_tool_finish_json(struct atoll_tool_call *call, json_t *data, bool is_error);
+void atoll_tool_finish_data(struct atoll_tool_call *call, json_t *data); /* of a success */
 void atoll_tool_finish_image(struct atoll_tool_call *call, struct atoll_buf *text, json_t *data,
                              bool is_error, const char *image);
 void atoll_tool_fail(struct atoll_tool_call *call, const struct atoll_error *error);
