@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/clock.h"
 #include "registry/environment_build.h"
 #include "registry/environment_create.h"
 #include "task/task_internal.h"
@@ -10,7 +11,8 @@
  */
 #define WORK_DIR "/work"
 #define OTHER_WORK_DIR "/tmp/work" /* of providers whose root may be read-only */
-#define SANDBOX_EXTRA_S 1800       /* of its time limit, beyond the agent's */
+#define SANDBOX_EXTRA_S 1800       /* of its time limit, beyond that of the agent or the step */
+#define OWN_TIME "_own_time"       /* fact: the time limit of the sandbox is the task's */
 
 /* Containers of other engines do not have the directory that their commands begin in. */
 static void make_directory_as(struct atoll_task *task, const char *user,
@@ -147,6 +149,11 @@ static bool has_own_root(const char *provider)
            strcmp(provider, "gvisor") == 0;
 }
 
+static uint32_t agent_seconds(const struct atoll_task *task, const json_t *agent)
+{
+    return (uint32_t)atoll_task_number(task, agent, "timeoutSeconds", ATOLL_TASK_AGENT_TIMEOUT_S);
+}
+
 static void fill_options(struct atoll_task *task, const json_t *agent, const char **patterns,
                          struct atoll_options *options)
 {
@@ -155,10 +162,11 @@ static void fill_options(struct atoll_task *task, const json_t *agent, const cha
     options->artifacts = patterns[0] ? patterns : NULL;
     if (!options->workdir)
         options->workdir = has_own_root(options->provider) ? WORK_DIR : OTHER_WORK_DIR;
-    if (!options->limits.timeout_s)
-        options->limits.timeout_s =
-            (uint32_t)atoll_task_number(task, agent, "timeoutSeconds", ATOLL_TASK_AGENT_TIMEOUT_S) +
-            SANDBOX_EXTRA_S;
+    (void)json_object_del(task->facts, OWN_TIME);
+    if (!options->limits.timeout_s) {
+        atoll_task_note(task, OWN_TIME, json_true());
+        options->limits.timeout_s = agent_seconds(task, agent) + SANDBOX_EXTRA_S;
+    }
 }
 
 static int find_environment(const struct atoll_task *task, const json_t *agent,
@@ -239,6 +247,44 @@ bool atoll_task_has_layer(const struct atoll_task *task, const json_t *agent)
     return strcmp(atoll_task_fact(task, "provider"), "native") == 0 &&
            !*atoll_task_fact(task, "agent_template") && find_layer(task, agent, &layer) == 0;
 }
+
+/* --- its time --- */
+
+/* The sandbox is there for so long at least. */
+static void extend(struct atoll_task *task, uint32_t seconds)
+{
+    struct atoll_engine *engine = task->tasks->config.engine;
+    const struct atoll_sandbox *sandbox =
+        atoll_engine_find(engine, atoll_task_fact(task, "sandbox_id"));
+    struct atoll_sandbox_view view;
+    struct atoll_error error;
+
+    if (!sandbox || !json_is_true(json_object_get(task->facts, OWN_TIME)))
+        return;
+    atoll_sandbox_get(sandbox, &view);
+    if (view.expires_unix_ms != 0 &&
+        view.expires_unix_ms < atoll_clock_unix_ms() + (int64_t)1000 * seconds &&
+        atoll_engine_set_timeout(engine, view.id, seconds, &error) < 0)
+        atoll_task_log(task, "info", "the time of the sandbox is not extended: %s", error.text);
+}
+
+void atoll_task_sandbox_extend(struct atoll_task *task)
+{
+    uint32_t step_s = atoll_task_step_ms(task) / 1000;
+    const json_t *agent;
+    struct atoll_error error;
+
+    if (step_s == 0 && atoll_task_agent_now(task, &agent, &error) == 0)
+        step_s = agent_seconds(task, agent);
+    extend(task, step_s + SANDBOX_EXTRA_S);
+}
+
+void atoll_task_sandbox_keep(struct atoll_task *task)
+{
+    extend(task, ATOLL_TASK_KEPT_S);
+}
+
+/* --- making it --- */
 
 static int create_sandbox(struct atoll_task *task, struct atoll_error *err)
 {

@@ -183,6 +183,7 @@ static void begin_step(struct atoll_task *task)
     if (timeout_ms > 0)
         atoll_timer_set(&task->step_timer, task->tasks->config.loop, timeout_ms, takes_too_long,
                         task);
+    atoll_task_sandbox_extend(task);
     atoll_task_changed(task);
     table[task->at].run(task);
 }
@@ -270,6 +271,7 @@ static void kept(void *arg, const struct atoll_error *error)
 
     if (error)
         atoll_task_log(task, "info", "files are not captured: %s", error->text);
+    atoll_task_sandbox_keep(task);
     atoll_task_ended(task, &why);
 }
 

@@ -123,7 +123,12 @@ void atoll_task_command_ended(struct atoll_task *task, const struct atoll_exec_r
 
 /* sandbox.c */
 #define ATOLL_TASK_AGENT_TIMEOUT_S 3600
+#define ATOLL_TASK_KEPT_S 7200
 void atoll_task_sandbox(struct atoll_task *task); /* a step */
+/* The task's own sandbox does not end before the current step, nor, after a failure, for ATOLL_TASK_KEPT_S. No
+ * effect if the request has given its time. */
+void atoll_task_sandbox_extend(struct atoll_task *task);
+void atoll_task_sandbox_keep(struct atoll_task *task);
 /* Whether the agent can be installed into a template of its own, from which the sandbox is made anew. */
 bool atoll_task_has_layer(const struct atoll_task *task, const json_t *agent);
 /* Does that, and completes the step; or `failed` is called, with an error unless the task was stopped. */

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -223,6 +224,26 @@ def test_a_step_has_its_own_time_and_record(world):
     assert steps["check"]["log_offset"] > steps["run"]["log_offset"] and steps["check"]["error"] == "deadline_exceeded"
     begin = world.rest.call("GET", f"/api/tasks/{task['id']}/log", offset=str(steps["check"]["log_offset"])).lines
     assert begin[0]["step"] == "check" and begin[0]["message"] == "sleep 1000"
+    remove(world, task)
+
+
+def test_the_sandbox_outlives_its_steps(world):
+    """It ends no earlier than a step that runs, and is there for two hours after a failure, unless the request gives its time."""
+    def ended(**sandbox):
+        task = run(world, "true", check="exit 1", timeoutSeconds=60, steps={"check": {"timeoutSeconds": 9000}}, sandbox=sandbox)
+        assert task["state"] == "failed" and task["step"] == "check", task
+        box = world.rest.call("GET", f"/api/sandboxes/{task['sandbox_id']}").json
+        steps = {one["step"]: one for one in task["steps"]}
+        remove(world, task)
+        begun, done = (datetime.fromisoformat(box[name]).timestamp() for name in ("created_at", "expires_at"))
+        return done - begun, done - steps["check"]["started_ms"] / 1000
+    lifetime, after_check = ended()
+    assert after_check >= 9000, (lifetime, after_check)
+    lifetime, _ = ended(limits={"timeoutSeconds": 600})
+    assert lifetime <= 601, lifetime
+    task = run(world, "exit 1", timeoutSeconds=60)
+    box = world.rest.call("GET", f"/api/sandboxes/{task['sandbox_id']}").json
+    assert datetime.fromisoformat(box["expires_at"]) >= datetime.fromisoformat(task["ended_at"]) + timedelta(seconds=7199), (box, task)
     remove(world, task)
 
 
