@@ -108,6 +108,15 @@ static const struct atoll_yaml_field failure[] = {
     {0},
 };
 
+/* What lines of its output say about a run that ends with status 0 (task/output.c). */
+static const struct atoll_yaml_field verdict[] = {
+    {"line", ATOLL_YAML_STRING, false, 1, 200, NULL},
+    {"match", ATOLL_YAML_ANY, false, 0, 0, NULL},
+    {"is", ATOLL_YAML_STRING, true, 1, 16, NULL},
+    {"needed", ATOLL_YAML_BOOL, false, 0, 0, NULL},
+    {0},
+};
+
 /* How an agent gets MCP servers: a file of this form, and what else it takes to have it read. */
 static const struct atoll_yaml_field agent_mcp[] = {
     {"form", ATOLL_YAML_NAME, true, 0, 0, NULL},
@@ -134,6 +143,7 @@ static const struct atoll_yaml_field agent[] = {
     {"hosts", ATOLL_YAML_STRINGS, false, 0, 64, NULL},
     {"output", ATOLL_YAML_OBJECTS, false, 0, 32, output},
     {"failures", ATOLL_YAML_OBJECTS, false, 0, 32, failure},
+    {"verdicts", ATOLL_YAML_OBJECTS, false, 0, 32, verdict},
     {"stallSeconds", ATOLL_YAML_NUMBER, false, 0, MONTH_S, NULL},
     {"stallCpuPercent", ATOLL_YAML_NUMBER, false, 0, 10000, NULL},
     {"model", ATOLL_YAML_STRING, false, 1, 200, NULL},
@@ -372,6 +382,20 @@ static int check_failures(const json_t *rules, struct atoll_error *err)
     return 0;
 }
 
+static int check_verdicts(const json_t *rules, struct atoll_error *err)
+{
+    for (size_t i = 0; i < json_array_size(rules); i++) {
+        const json_t *rule = json_array_get(rules, i), *match = json_object_get(rule, "match");
+        const char *is = json_string_value(json_object_get(rule, "is"));
+        if (strcmp(is, "success") != 0 && strcmp(is, "failure") != 0)
+            return refuse(err, "\"is\" of verdicts must be success or failure, not ", is);
+        if (!match == !json_object_get(rule, "line") || (match && !json_is_object(match)))
+            return refuse(err, "each of \"verdicts\" has \"line\", a text, or \"match\", an object",
+                          "");
+    }
+    return 0;
+}
+
 /* --- {package} and {version} in "install" of an agent --- */
 
 static const char *const package_names[] = {"package", "version"};
@@ -433,7 +457,8 @@ static int check_agent(const json_t *object, struct atoll_error *err)
 {
     if (check_package(object, err) < 0)
         return -EINVAL;
-    if (check_failures(json_object_get(object, "failures"), err) < 0)
+    if (check_failures(json_object_get(object, "failures"), err) < 0 ||
+        check_verdicts(json_object_get(object, "verdicts"), err) < 0)
         return -EINVAL;
     if (json_object_get(object, "prompt") && json_object_get(object, "instructions"))
         return refuse(err, "give either \"prompt\" or \"instructions\"", "");

@@ -1,24 +1,19 @@
 #include <ctype.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/buf.h"
-#include "engine/json_memory.h"
 #include "engine/network/secrets.h"
 #include "registry/prompt.h"
 #include "task/task_internal.h"
 
 /*
- * Agents of the registry: their command lines, their variables, and what is found in their output.
+ * Agents of the registry: their command lines and their variables. What is found in their output: output.c.
  */
 #define DEFAULT_AGENT "shell"
 #define ARGS_MAX 256
 #define ARG_MAX_BYTES ((size_t)256 * 1024)
 #define VARIABLES_MAX 256
-#define PARTS_MAX \
-    ((size_t)256 * 1024) /* of an output that comes in parts: what is longer begins anew */
-#define IDS_MAX 256
 
 static const char *request_text(const json_t *request, const char *name)
 {
@@ -360,144 +355,4 @@ int atoll_task_agent_env(const struct atoll_task *task, const json_t *agent, cha
     }
     *ret = w.items;
     return 0;
-}
-
-/* --- output --- */
-
-/* The value at a path such as "message/usage/input_tokens". */
-static const json_t *value_at(const json_t *object, const char *path)
-{
-    char part[128];
-
-    while (object && *path) {
-        size_t n = strcspn(path, "/");
-        if (n >= sizeof(part))
-            return NULL;
-        memcpy(part, path, n);
-        part[n] = '\0';
-        object = json_is_array(object) ? json_array_get(object, strtoul(part, NULL, 10))
-                                       : json_object_get(object, part);
-        path += n + (path[n] == '/');
-    }
-    return object;
-}
-
-/* Whether all members of `match` have these values in the line. */
-static bool matches(const json_t *line, const json_t *match)
-{
-    const char *path;
-    json_t *wanted;
-
-    json_object_foreach((json_t *)(uintptr_t)match, path, wanted)
-    {
-        const json_t *value = value_at(line, path);
-        if (!value || !json_equal((json_t *)(uintptr_t)value, wanted))
-            return false;
-    }
-    return true;
-}
-
-static json_t *object_fact(struct atoll_task *task, const char *name)
-{
-    if (!json_object_get(task->facts, name))
-        atoll_task_note(task, name, json_object());
-    return json_object_get(task->facts, name);
-}
-
-/* The object for what lines of one id have counted already; NULL: the rule has no id, or the line. */
-static json_t *counted_by(struct atoll_task *task, const json_t *rule, const json_t *line)
-{
-    const char *path = json_string_value(json_object_get(rule, "id"));
-    const char *id = path ? json_string_value(value_at(line, path)) : NULL;
-    json_t *ids = id ? object_fact(task, ATOLL_TASK_COUNTED) : NULL;
-
-    if (json_object_size(ids) >= IDS_MAX && !json_object_get(ids, id))
-        (void)json_object_clear(ids);
-    if (ids && !json_object_get(ids, id))
-        (void)json_object_set_new(ids, id, json_object());
-    return ids ? json_object_get(ids, id) : NULL;
-}
-
-/* Sums of numbers: several lines may each count a part. Of lines with the same id the last one counts, and a total
- * takes the place of the sum. */
-static void add_number(struct atoll_task *task, const json_t *rule, json_t *counted,
-                       const char *name, double value, bool whole)
-{
-    json_t *usage;
-    double sum;
-
-    if (!isfinite(value) || value < 0)
-        return;
-    usage = object_fact(task, "usage");
-    sum = json_number_value(json_object_get(usage, name)) + value -
-          json_number_value(json_object_get(counted, name));
-    if (counted)
-        (void)json_object_set_new(counted, name, json_real(value));
-    if (json_is_true(json_object_get(rule, "total")))
-        sum = value;
-    (void)json_object_set_new(usage, name,
-                              whole && sum < 9e15 ? json_integer((json_int_t)sum) : json_real(sum));
-}
-
-/* A text that comes in parts: what follows a line with outputEnds is another one. */
-static void add_part(struct atoll_task *task, const json_t *rule, const json_t *line)
-{
-    const char *path = json_string_value(json_object_get(rule, "outputPart"));
-    const char *part = path ? json_string_value(value_at(line, path)) : NULL;
-    const char *before = atoll_task_fact(task, "output");
-    json_t *whole;
-
-    if (part && (json_object_get(task->facts, ATOLL_TASK_OUTPUT_ENDED) ||
-                 strlen(before) + strlen(part) > PARTS_MAX))
-        before = "";
-    whole = part ? json_sprintf("%s%s", before, part) : NULL;
-    if (whole) {
-        (void)json_object_del(task->facts, ATOLL_TASK_OUTPUT_ENDED);
-        atoll_task_note(task, "output", whole);
-    }
-    if (json_is_true(json_object_get(rule, "outputEnds")))
-        atoll_task_note(task, ATOLL_TASK_OUTPUT_ENDED, json_true());
-}
-
-/* A rule: {match: {type: result}, output: result, error: …, session: session_id, inputTokens: usage/…}. */
-static void apply(struct atoll_task *task, const json_t *rule, const json_t *line)
-{
-    static const char *const texts[][2] = {
-        {"output", "output"}, {"error", "agent_error"}, {"session", "agent_session"}};
-    static const struct {
-        const char *rule, *name;
-        bool whole;
-    } numbers[] = {{"inputTokens", "input_tokens", true},
-                   {"outputTokens", "output_tokens", true},
-                   {"costUsd", "cost_usd", false}};
-    json_t *counted;
-
-    if (!matches(line, json_object_get(rule, "match")))
-        return;
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(texts); i++) {
-        const char *path = json_string_value(json_object_get(rule, texts[i][0]));
-        const json_t *value = path ? value_at(line, path) : NULL;
-        if (json_is_string(value))
-            atoll_task_note(task, texts[i][1], json_copy((json_t *)(uintptr_t)value));
-    }
-    add_part(task, rule, line);
-    counted = counted_by(task, rule, line);
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(numbers); i++) {
-        const char *path = json_string_value(json_object_get(rule, numbers[i].rule));
-        const json_t *value = path ? value_at(line, path) : NULL;
-        if (json_is_number(value))
-            add_number(task, rule, counted, numbers[i].name, json_number_value(value),
-                       numbers[i].whole);
-    }
-}
-
-void atoll_task_agent_line(struct atoll_task *task, const json_t *agent, const char *line, size_t n)
-{
-    const json_t *rules = json_object_get(agent, "output");
-    json_error_t why;
-    json_t *object = n > 1 && line[0] == '{' ? atoll_json_load(line, n, 0, &why) : NULL;
-
-    for (size_t i = 0; object && i < json_array_size(rules); i++)
-        apply(task, json_array_get(rules, i), object);
-    json_decref(object);
 }

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "task/task_internal.h"
 
@@ -129,7 +130,10 @@ void atoll_task_explain(const struct atoll_task *task, const json_t *agent,
     cause = find_cause(agent, result, said);
     if (cause == OTHER && *tail)
         cause = find_cause(agent, result, tail);
-    atoll_task_describe_end(result, how, sizeof(how));
+    if (result->kind == ATOLL_END_EXITED && result->code == 0)
+        (void)snprintf(how, sizeof(how), "exited with status 0, but did not succeed");
+    else
+        atoll_task_describe_end(result, how, sizeof(how));
     /* All of it fits into the text of an error; the log has what is cut. */
     (void)atoll_fail(err, causes[cause].kind, ECHILD,
                      "the agent %.60s: %.*s. %s `atoll task retry %s`", how,

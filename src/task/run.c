@@ -191,10 +191,11 @@ static void agent_said(struct atoll_task *task, const char *line, size_t n)
 
     if (atoll_task_agent_now(task, &agent, &error) < 0)
         return;
-    if (json_object_get(agent, "output")) {
-        atoll_task_agent_line(task, agent, line, n);
-        atoll_task_budget_usage(task);
-    } else if (atoll_buf_append(&task->said, line, n) == 0) {
+    atoll_task_agent_line(task, agent, line, n);
+    atoll_task_budget_usage(task);
+    if (json_object_get(agent, "output"))
+        return;
+    if (atoll_buf_append(&task->said, line, n) == 0) {
         (void)!atoll_buf_appends(&task->said, "\n");
     }
 }
@@ -202,6 +203,16 @@ static void agent_said(struct atoll_task *task, const char *line, size_t n)
 static void step_succeeded(struct atoll_task *task)
 {
     atoll_task_step_done(task, NULL);
+}
+
+static bool has_succeeded(struct atoll_task *task, const struct atoll_exec_result *result)
+{
+    const json_t *agent;
+    struct atoll_error gone; /* from the registry: then its status says it */
+
+    return result->kind == ATOLL_END_EXITED && result->code == 0 &&
+           (atoll_task_agent_now(task, &agent, &gone) < 0 ||
+            atoll_task_agent_succeeded(task, agent));
 }
 
 static void agent_done(struct atoll_task *task, const struct atoll_exec_result *result,
@@ -219,7 +230,7 @@ static void agent_done(struct atoll_task *task, const struct atoll_exec_result *
             atoll_task_note(task, "exit_code", json_integer(result->code));
         atoll_task_note(task, "agent_ms", json_integer(result->duration_ms));
     }
-    if (!error && !(result->kind == ATOLL_END_EXITED && result->code == 0)) {
+    if (!error && !has_succeeded(task, result)) {
         if (atoll_task_agent_now(task, &agent, &failed) == 0)
             atoll_task_explain(task, agent, result, tail, &failed);
         error = &failed;
@@ -232,13 +243,6 @@ static void agent_done(struct atoll_task *task, const struct atoll_exec_result *
 
 static void start_agent(struct atoll_task *task)
 {
-    static const char *const results[] = {"output",
-                                          "usage",
-                                          "agent_error",
-                                          "agent_session",
-                                          "exit_code",
-                                          ATOLL_TASK_COUNTED,
-                                          ATOLL_TASK_OUTPUT_ENDED};
     char **argv = NULL, **env = NULL;
     const json_t *agent;
     struct atoll_error error;
@@ -249,8 +253,8 @@ static void start_agent(struct atoll_task *task)
         return;
     }
     /* The output is read again from its beginning. */
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(results); i++)
-        (void)json_object_del(task->facts, results[i]);
+    atoll_task_output_forget(task);
+    (void)json_object_del(task->facts, "exit_code");
     atoll_buf_clear(&task->said);
     if (r == 0)
         r = atoll_task_agent_env(task, agent, &env, &error);

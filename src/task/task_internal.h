@@ -364,8 +364,6 @@ void atoll_task_capture(struct atoll_task *task); /* a step: makes the diff */
 void atoll_task_capture_now(struct atoll_task *task, atoll_done_fn *done);
 
 /* agents.c: agents of the registry */
-#define ATOLL_TASK_OUTPUT_ENDED "_output_ended" /* fact: the next part begins another output */
-#define ATOLL_TASK_COUNTED "_counted"           /* fact: usage by ids of lines */
 int atoll_task_agent_find(const struct atoll_tasks *tasks, const json_t *request,
                           struct atoll_task_agent *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Adds the agent's own model and system prompt to a request that has none. FAILED_PRECONDITION. */
@@ -382,9 +380,15 @@ char **atoll_task_agent_argv(const struct atoll_task *task, const json_t *agent)
 int atoll_task_agent_env(const struct atoll_task *task, const json_t *agent, char ***ret,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_task_strings_free(char **strings); /* erases them; accepts NULL */
+
+/* output.c */
+/* Forgets what an earlier try has said. */
+void atoll_task_output_forget(struct atoll_task *task);
 /* Takes what the agent's rules find in one line of its output into the facts. */
 void atoll_task_agent_line(struct atoll_task *task, const json_t *agent, const char *line,
                            size_t n);
+/* What its lines say about a run that has ended with status 0. */
+bool atoll_task_agent_succeeded(const struct atoll_task *task, const json_t *agent);
 
 /* keys.c: keys of agents */
 /* Whether a task with "keys": "egress" can keep all its keys outside. INVALID_ARGUMENT,

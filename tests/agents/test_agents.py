@@ -240,16 +240,26 @@ def test_aider(world):
                      mode="0755").status in (200, 201)
     assert rest.call("POST", f"/api/sandboxes/{box}/snapshots", {"name": "with-aider"}).status == 201
     rest.call("DELETE", f"/api/sandboxes/{box}")
-    task = rest.call("POST", "/api/tasks", {
-        "agent": "aider", "instruction": "Write a note.", "model": "openai/test", "branch": "by-aider",
-        "repo": {"url": f"http://one.test:{GIT_PORT}/private.git", "username": USER, "password": PASSWORD},
-        "sandbox": {"template": "with-aider", "network": {"mode": "bridge"}, "limits": {"diskMB": 1024, "memoryMB": 2048},
-                    "volumes": [{"hostPath": str(AIDER), "path": "/opt/aider", "mode": "ro"}]},
-        "env": {"OPENAI_API_KEY": KEY, "OPENAI_API_BASE": f"{MODEL}/v1"}, "timeoutSeconds": 300}, wait="true").json
+
+    def run(branch):
+        return rest.call("POST", "/api/tasks", {
+            "agent": "aider", "instruction": "Write a note.", "model": "openai/test", "branch": branch, "cleanup": "always",
+            "repo": {"url": f"http://one.test:{GIT_PORT}/private.git", "username": USER, "password": PASSWORD},
+            "sandbox": {"template": "with-aider", "network": {"mode": "bridge"}, "limits": {"diskMB": 1024, "memoryMB": 2048},
+                        "volumes": [{"hostPath": str(AIDER), "path": "/opt/aider", "mode": "ro"}]},
+            "env": {"OPENAI_API_KEY": KEY, "OPENAI_API_BASE": f"{MODEL}/v1"}, "timeoutSeconds": 300}, wait="true").json
+    task = run("by-aider")
     log = rest.call("GET", f"/api/tasks/{task['id']}/log").body.decode()
     assert task["state"] == "succeeded", (task, log[-3000:])
     assert WORDS in task["output"] and KEY not in log
     bare = world.networks.directory / "git" / "private.git"
     assert git("show", "by-aider:note.txt", cwd=bare) == "written by the agent\n"
     assert git("diff", "--name-only", "main", "by-aider", cwd=bare) == "note.txt\n"
+    # It exits with status 0 if the model refuses its key, too.
+    world.model.refusal = REFUSALS["key"][0]
+    try:
+        task = run("refused")
+    finally:
+        world.model.refusal = None
+    assert (task["state"], task["step"], task["error"]["code"]) == ("failed", "run", "unauthenticated"), task
     rest.call("DELETE", "/api/templates/with-aider")

@@ -27,6 +27,15 @@ output:
   - match: {type: call}
     outputEnds: true
 """
+# Its status does not say whether it has succeeded.
+MUTE = """environment: Bash
+command: [sh, -c, "{instruction}; exit 0"]
+keys: [OPENAI_API_KEY]
+verdicts:
+  - {line: "Tokens: ", is: success, needed: true}
+  - {line: "litellm.", is: failure}
+  - {match: {type: error}, is: failure}
+"""
 INSTALLED = """environment: Bash
 check: command -v layered
 install: |
@@ -73,7 +82,7 @@ def world(tmp_path_factory):
     made = tmp_path_factory.mktemp("world")
     registry, hook = made / "registry", made / "hook"
     shutil.copytree(ROOT / "registry", registry)
-    for name, text in {"flaky": FLAKY, "layered": INSTALLED, "fetched": FETCHED, "absent": ABSENT, "unchecked": UNCHECKED}.items():
+    for name, text in {"flaky": FLAKY, "mute": MUTE, "layered": INSTALLED, "fetched": FETCHED, "absent": ABSENT, "unchecked": UNCHECKED}.items():
         (registry / "agents" / f"{name}.yaml").write_text(text)
     (registry / "setups").mkdir(exist_ok=True)
     for name, text in SETUPS.items():
@@ -130,6 +139,23 @@ def test_what_an_agent_says(world, words, code, advice):
     failed(task, "run", code, advice, words)
     task = retry(world, task)
     assert task["state"] == "succeeded" and task["attempt"] == 2, task
+
+
+@pytest.mark.parametrize("says, code, words", [
+    ("echo 'litellm.AuthenticationError: no'", "unauthenticated", "litellm.AuthenticationError: no"),
+    ("echo 'Tokens: 5'; echo 'litellm.RateLimitError: slow down'", "resource_exhausted", "slow down"),
+    ("echo 'litellm.APIError: Retrying'; echo 'Tokens: 5 sent'", None, None),
+    ("echo hello", "failed_precondition", "hello"),
+    ("echo 'Tokens: 5'; echo '{\"type\": \"error\"}'", "failed_precondition", "error"),
+    ("echo 'no Tokens: 5'; true", "failed_precondition", "status 0, but did not succeed"),
+])
+def test_an_agent_whose_status_says_nothing(world, says, code, words):
+    task = run(world, says, "mute", env={"OPENAI_API_KEY": "x"}, cleanup="always")
+    assert task["exit_code"] == 0, task
+    if code:
+        failed(task, "run", code, words, "did not succeed")
+    else:
+        assert task["state"] == "succeeded" and "agent_error" not in task, task
 
 
 def test_an_output_in_parts(world):
