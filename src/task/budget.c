@@ -39,10 +39,8 @@ static bool is_used_up(const struct atoll_task *task, const char *name, double u
 
 void atoll_task_budget_usage(struct atoll_task *task)
 {
-    const json_t *usage = json_object_get(task->facts, "usage");
-    double tokens = json_number_value(json_object_get(usage, "input_tokens")) +
-                    json_number_value(json_object_get(usage, "output_tokens"));
-    double cost = json_number_value(json_object_get(usage, "cost_usd"));
+    double tokens = atoll_task_used(task, "input_tokens") + atoll_task_used(task, "output_tokens");
+    double cost = atoll_task_used(task, "cost_usd");
 
     if (is_used_up(task, "tokens", tokens))
         exceed(task, "tokens", tokens);
@@ -182,6 +180,7 @@ void atoll_task_budget_forget(struct atoll_task *task)
 {
     (void)json_object_del(task->facts, "_begun_ms");
     (void)json_object_del(task->facts, "_cpu_base");
+    atoll_task_used_earlier(task);
 }
 
 /* --- at its end --- */

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "engine/json_memory.h"
@@ -13,7 +14,9 @@
 #define ERROR_LINE_MAX ((size_t)400)
 #define OUTPUT_ENDED "_output_ended" /* fact: the next part begins another output */
 #define COUNTED "_counted"           /* fact: usage by ids of lines */
-#define VERDICT "_verdict"           /* fact: whether the last line that says it said success */
+#define USED "_used" /* fact: usage by tries of this attempt, and of earlier attempts together */
+#define EARLIER "earlier"
+#define VERDICT "_verdict" /* fact: whether the last line that says it said success */
 
 /* The value at a path such as "message/usage/input_tokens". */
 static const json_t *value_at(const json_t *object, const char *path)
@@ -69,26 +72,108 @@ static json_t *counted_by(struct atoll_task *task, const json_t *rule, const jso
     return ids ? json_object_get(ids, id) : NULL;
 }
 
+/* --- usage --- */
+
+static const struct {
+    const char *rule, *name;
+    bool whole;
+} numbers[] = {{"inputTokens", "input_tokens", true},
+               {"outputTokens", "output_tokens", true},
+               {"costUsd", "cost_usd", false}};
+
+static json_t *make_number(double value, bool whole)
+{
+    return whole && value < 9e15 ? json_integer((json_int_t)value) : json_real(value);
+}
+
+/* -1: none has reported it. */
+static double sum_of(const struct atoll_task *task, const char *name, bool with_earlier)
+{
+    const char *which;
+    json_t *used;
+    double sum = -1;
+
+    json_object_foreach(json_object_get(task->facts, USED), which, used)
+    {
+        const json_t *value = json_object_get(used, name);
+        if (value && (with_earlier || strcmp(which, EARLIER) != 0))
+            sum = (sum < 0 ? 0 : sum) + json_number_value(value);
+    }
+    return sum;
+}
+
+double atoll_task_used(const struct atoll_task *task, const char *name)
+{
+    return fmax(sum_of(task, name, false), 0);
+}
+
+static void sum_up(struct atoll_task *task)
+{
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(numbers); i++) {
+        double sum = sum_of(task, numbers[i].name, true);
+        if (sum >= 0)
+            (void)json_object_set_new(object_fact(task, "usage"), numbers[i].name,
+                                      make_number(sum, numbers[i].whole));
+        else
+            (void)json_object_del(json_object_get(task->facts, "usage"), numbers[i].name);
+    }
+}
+
+/* A try begins, or a later daemon reads its output again. */
+static void begin_try(struct atoll_task *task)
+{
+    char number[16];
+
+    (void)snprintf(number, sizeof(number), "%u", task->tries);
+    (void)json_object_set_new(object_fact(task, USED), number, json_object());
+    sum_up(task);
+}
+
+static json_t *used_by_try(struct atoll_task *task)
+{
+    json_t *used = object_fact(task, USED);
+    char number[16];
+
+    (void)snprintf(number, sizeof(number), "%u", task->tries);
+    if (!json_object_get(used, number))
+        (void)json_object_set_new(used, number, json_object());
+    return json_object_get(used, number);
+}
+
+void atoll_task_used_earlier(struct atoll_task *task)
+{
+    json_t *earlier = json_object();
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(numbers); i++) {
+        double sum = sum_of(task, numbers[i].name, true);
+        if (sum >= 0)
+            (void)json_object_set_new(earlier, numbers[i].name, make_number(sum, numbers[i].whole));
+    }
+    atoll_task_note(task, USED, json_pack("{s:o}", EARLIER, earlier));
+}
+
 /* Sums of numbers: several lines may each count a part. Of lines with the same id the last one counts, and a total
  * takes the place of the sum. */
 static void add_number(struct atoll_task *task, const json_t *rule, json_t *counted,
                        const char *name, double value, bool whole)
 {
-    json_t *usage;
+    json_t *used;
     double sum;
 
     if (!isfinite(value) || value < 0)
         return;
-    usage = object_fact(task, "usage");
-    sum = json_number_value(json_object_get(usage, name)) + value -
+    used = used_by_try(task);
+    sum = json_number_value(json_object_get(used, name)) + value -
           json_number_value(json_object_get(counted, name));
     if (counted)
         (void)json_object_set_new(counted, name, json_real(value));
     if (json_is_true(json_object_get(rule, "total")))
         sum = value;
-    (void)json_object_set_new(usage, name,
-                              whole && sum < 9e15 ? json_integer((json_int_t)sum) : json_real(sum));
+    (void)json_object_set_new(used, name, make_number(fmax(sum, 0), whole));
+    sum_up(task);
 }
+
+/* --- lines --- */
 
 /* A text that comes in parts: what follows a line with outputEnds is another one. */
 static void add_part(struct atoll_task *task, const json_t *rule, const json_t *line)
@@ -115,12 +200,6 @@ static void apply(struct atoll_task *task, const json_t *rule, const json_t *lin
 {
     static const char *const texts[][2] = {
         {"output", "output"}, {"error", "agent_error"}, {"session", "agent_session"}};
-    static const struct {
-        const char *rule, *name;
-        bool whole;
-    } numbers[] = {{"inputTokens", "input_tokens", true},
-                   {"outputTokens", "output_tokens", true},
-                   {"costUsd", "cost_usd", false}};
     json_t *counted;
 
     if (!matches(line, json_object_get(rule, "match")))
@@ -179,11 +258,12 @@ bool atoll_task_agent_succeeded(const struct atoll_task *task, const json_t *age
 
 void atoll_task_output_forget(struct atoll_task *task)
 {
-    static const char *const results[] = {"output", "usage",      "agent_error", "agent_session",
-                                          COUNTED,  OUTPUT_ENDED, VERDICT};
+    static const char *const results[] = {"output", "agent_error", "agent_session",
+                                          COUNTED,  OUTPUT_ENDED,  VERDICT};
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(results); i++)
         (void)json_object_del(task->facts, results[i]);
+    begin_try(task);
 }
 
 void atoll_task_agent_line(struct atoll_task *task, const json_t *agent, const char *line, size_t n)

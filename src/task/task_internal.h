@@ -382,7 +382,11 @@ int atoll_task_agent_env(const struct atoll_task *task, const json_t *agent, cha
 void atoll_task_strings_free(char **strings); /* erases them; accepts NULL */
 
 /* output.c */
-/* Forgets what an earlier try has said. */
+/* A number of usage that the tries of this attempt have reported together. */
+double atoll_task_used(const struct atoll_task *task, const char *name);
+/* For a retry: what was used counts as that of earlier attempts. */
+void atoll_task_used_earlier(struct atoll_task *task);
+/* Forgets what an earlier try has said, except for its usage. */
 void atoll_task_output_forget(struct atoll_task *task);
 /* Takes what the agent's rules find in one line of its output into the facts. */
 void atoll_task_agent_line(struct atoll_task *task, const json_t *agent, const char *line,

@@ -281,6 +281,21 @@ def test_a_step_is_tried_again(world):
     assert {one["step"]: one["tries"] for one in task["steps"]}["run"] == 2
 
 
+def test_the_usage_of_all_tries(world):
+    """They count together: in the answer also those before a retry, in a budget not."""
+    says = ("echo >> /tmp/count; echo '{\"type\": \"usage\", \"tokens\": 60, \"cost\": 0.5}'; echo 'connect ECONNREFUSED' >&2; "
+            "[ $(wc -l < /tmp/count) = 4 ]")
+    task = run(world, says, "flaky", env={"OPENAI_API_KEY": "x"}, steps={"run": {"tries": 2}}, budget={"tokens": 130})
+    assert task["state"] == "failed" and task["error"]["code"] == "unavailable", task
+    assert task["usage"]["input_tokens"] == 120 and task["usage"]["cost_usd"] == 1, task
+    task = retry(world, task)
+    assert task["state"] == "succeeded" and task["usage"]["input_tokens"] == 240 and task["usage"]["cost_usd"] == 2, task
+    task = run(world, says, "flaky", env={"OPENAI_API_KEY": "x"}, steps={"run": {"tries": 2}}, budget={"tokens": 100})
+    assert task["state"] == "failed" and task["error"]["code"] == "resource_exhausted", task
+    assert task["usage"]["input_tokens"] == 120, task
+    remove(world, task)
+
+
 def test_a_branch_that_moved(world):
     """The push is refused; the retry puts the commit on top, or says what conflicts."""
     repo = {"url": f"http://one.test:{PORT}/private.git", "username": USER, "password": PASSWORD}

@@ -142,6 +142,18 @@ static void usage_is_not_counted_twice(void **state)
     assert_int_equal(json_integer_value(json_object_get(usage, "input_tokens")), 12 + 3 + 5);
     say(task, agent, "{\"type\": \"end\", \"in\": 18}");
     assert_int_equal(json_integer_value(json_object_get(usage, "input_tokens")), 18);
+    /* Another try counts beside that one, and never less than nothing. */
+    task->tries = 1;
+    atoll_task_output_forget(task);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(lines); i++)
+        say(task, agent, lines[i]);
+    assert_int_equal(json_integer_value(json_object_get(usage, "input_tokens")), 18 + 20);
+    say(task, agent, "{\"type\": \"end\", \"in\": 1}");
+    say(task, agent, "{\"type\": \"part\", \"id\": \"a\", \"in\": 2}");
+    assert_int_equal(json_integer_value(json_object_get(usage, "input_tokens")), 18);
+    assert_true(atoll_task_used(task, "input_tokens") == 18);
+    atoll_task_used_earlier(task);
+    assert_true(atoll_task_used(task, "input_tokens") == 0);
     task_done(task);
     json_decref(agent);
 }
