@@ -49,6 +49,8 @@ bool atoll_swarms_before(struct atoll_swarms *swarms, int64_t created_unix_ms, c
 /* Cancels its members. NOT_FOUND. */
 int atoll_swarms_cancel(struct atoll_swarms *swarms, const char *id,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
+/* A task is tried again: the swarm that it is a member of goes on, unless it was cancelled. */
+void atoll_swarms_task_again(struct atoll_swarms *swarms, const char *task_id);
 /* The lease lasts leaseSeconds from now. NOT_FOUND; FAILED_PRECONDITION: it has none. */
 int atoll_swarms_heartbeat(struct atoll_swarms *swarms, const char *id,
                            struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -285,6 +285,19 @@ static void conclude(struct atoll_swarm *s)
     s->ended_unix_ms = atoll_clock_unix_ms();
 }
 
+/* A member that runs again: those that were skipped because of it, or with it, wait for it anew. */
+static void reopen(struct atoll_swarm *s, json_t *member)
+{
+    set_state(member, "running");
+    (void)json_object_del(member, "error");
+    for (size_t i = 0; i < json_array_size(s->members); i++)
+        if (is_state(member_of(s, i), "skipped"))
+            set_state(member_of(s, i), "pending");
+    s->stopping = false;
+    s->state = ATOLL_TASK_RUNNING;
+    s->ended_unix_ms = 0;
+}
+
 /* Tasks may end while others are begun: then this is called again from within. */
 static void advance(struct atoll_swarm *s)
 {
@@ -317,6 +330,31 @@ static void task_ended(void *arg, const char *id)
     s = atoll_map_get(&swarms->by_id, text_of(view.request, "swarmId"));
     if (s)
         advance(s);
+}
+
+/* The member that a task is; NULL: another task has taken its place. */
+static json_t *member_of_task(const struct atoll_swarm *s, const struct atoll_task_view *view)
+{
+    json_t *member = member_of(s, index_of(s, text_of(view->request, "swarmMember")));
+
+    return member && strcmp(text_of(member, "task_id"), view->id) == 0 ? member : NULL;
+}
+
+void atoll_swarms_task_again(struct atoll_swarms *swarms, const char *task_id)
+{
+    struct atoll_task_view view;
+    struct atoll_error error;
+    struct atoll_swarm *s;
+    json_t *member;
+
+    if (atoll_tasks_find(swarms->tasks, NULL, task_id, &view, &error) < 0)
+        return;
+    s = atoll_map_get(&swarms->by_id, text_of(view.request, "swarmId"));
+    member = s ? member_of_task(s, &view) : NULL;
+    if (!member || s->canceled)
+        return;
+    reopen(s, member);
+    advance(s);
 }
 
 /* --- requests --- */
@@ -587,14 +625,17 @@ static void adopt(struct atoll_swarms *swarms)
     struct atoll_task_view view = {.created_unix_ms = INT64_MAX, .id = ""};
 
     while (atoll_tasks_before(swarms->tasks, NULL, view.created_unix_ms, view.id, &view)) {
-        const struct atoll_swarm *s =
-            atoll_map_get(&swarms->by_id, text_of(view.request, "swarmId"));
+        struct atoll_swarm *s = atoll_map_get(&swarms->by_id, text_of(view.request, "swarmId"));
         json_t *member = s ? member_of(s, index_of(s, text_of(view.request, "swarmMember"))) : NULL;
 
         if (member && is_state(member, "pending")) {
             set_state(member, "running");
             (void)json_object_set_new(member, "task_id", json_string(view.id));
         }
+        /* Likewise when it began a retry. */
+        if (member && view.state < ATOLL_TASK_SUCCEEDED && !s->canceled &&
+            !is_state(member, "running") && member_of_task(s, &view))
+            reopen(s, member);
     }
 }
 

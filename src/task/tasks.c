@@ -14,6 +14,7 @@
 #include "engine/json_memory.h"
 #include "store/tasks.h"
 #include "task/oauth.h"
+#include "task/swarm.h"
 #include "task/task_internal.h"
 
 #define SAID_MAX ((size_t)256 * 1024)
@@ -624,6 +625,8 @@ int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *ste
     task->state = ATOLL_TASK_WAITING;
     save(task);
     atoll_list_push_back(&tasks->waiting, &task->queue);
+    if (tasks->swarms)
+        atoll_swarms_task_again(tasks->swarms, task->id);
     admit(tasks);
     return 0;
 }

@@ -65,6 +65,34 @@ def test_a_failure(rest):
     assert states(swarm) == {"bad": "failed", "after": "skipped", "other": "canceled"} and swarm["state"] == "failed"
 
 
+def test_a_retry_of_a_member(rest):
+    """Its swarm goes on, although it had failed: what depends on the member begins."""
+    once = task("[ -e /tmp/again ] || { touch /tmp/again; exit 1; }", name="bad", autoCleanup=False, cleanup="success")
+    after = [task("echo x", name="after", dependsOn=["bad"]), task("echo y", name="last", dependsOn=["after"])]
+    for more in ({}, {"failFast": True}):
+        swarm = run(rest, once, *after, **more)
+        assert swarm["state"] == "failed" and states(swarm) == {"bad": "failed", "after": "skipped", "last": "skipped"}, swarm
+        assert rest.call("POST", f"/api/tasks/{swarm['members'][0]['task_id']}/retry", {}).status == 202
+        swarm = rest.call("GET", f"/api/swarms/{swarm['id']}", wait="true").json
+        assert swarm["state"] == "succeeded" and set(states(swarm).values()) == {"succeeded"}, swarm
+    # The swarm fails again with its member, and one that was cancelled stays so.
+    swarm = run(rest, task("exit 1", name="bad", autoCleanup=False), *after)
+    path = f"/api/swarms/{swarm['id']}"
+    assert rest.call("POST", f"/api/tasks/{swarm['members'][0]['task_id']}/retry", {}).status == 202
+    swarm = rest.call("GET", path, wait="true").json
+    assert swarm["state"] == "failed" and states(swarm) == {"bad": "failed", "after": "skipped", "last": "skipped"}, swarm
+    rest.call("DELETE", f"/api/sandboxes/{swarm['members'][0]['task']['sandbox_id']}")
+    started = rest.call("POST", "/api/swarms", {"tasks": [task("sleep 1000", name="bad"), *after]}).json
+    path = f"/api/swarms/{started['id']}"
+    assert rest.call("POST", f"{path}/cancel").status == 202
+    swarm = rest.call("GET", path, wait="true").json
+    member = swarm["members"][0]["task_id"]
+    assert rest.call("POST", f"/api/tasks/{member}/retry", {}).status == 202
+    assert rest.call("GET", path).json["state"] == "canceled"
+    rest.call("POST", f"/api/tasks/{member}/cancel")
+    rest.call("GET", f"/api/tasks/{member}", wait="true")
+
+
 def test_cancel_and_concurrency(rest):
     started = rest.call("POST", "/api/swarms", {"tasks": [task("sleep 1000"), task("true")], "concurrency": 1}).json
     path = f"/api/swarms/{started['id']}"
