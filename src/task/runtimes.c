@@ -9,6 +9,9 @@
  * The first that fits, by `order` and then by name, gives the environment and the provider.
  */
 #define WHY_MAX 512
+#define ONLY_RESOURCES                                                          \
+    "resources alone choose no runtime: they are limits of the sandbox, which " \
+    "is that of the agent; give type or requirements as well"
 
 static bool has_word(const json_t *words, const char *word)
 {
@@ -92,8 +95,11 @@ int atoll_task_runtime(const struct atoll_tasks *tasks, const json_t *request, j
     size_t pos = 0;
 
     *ret = NULL;
-    if (!json_object_get(request, "type") && !json_object_get(request, "requirements"))
+    if (!json_object_get(request, "type") && !json_object_get(request, "requirements")) {
+        if (json_object_size(json_object_get(request, "resources")) > 0)
+            *ret = json_pack("{s:s}", "why", ONLY_RESOURCES);
         return 0;
+    }
     atoll_buf_init(&lacks, 4096);
     while (atoll_registry_next(tasks->config.registry, ATOLL_REGISTRY_RUNTIME, &pos, &item)) {
         find_lack(item.object, request, lack);

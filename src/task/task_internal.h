@@ -165,7 +165,8 @@ void atoll_task_install(struct atoll_task *task);
 void atoll_task_run_agent(struct atoll_task *task);
 
 /* runtimes.c: what the task's type, requirements and resources choose: {"name", "why", "environment",
- * "provider"}, owned by the caller; NULL: it has none of them. FAILED_PRECONDITION: nothing fits. */
+ * "provider"}, owned by the caller; with resources alone only "why"; NULL: it has none of them.
+ * FAILED_PRECONDITION: nothing fits. */
 int atoll_task_runtime(const struct atoll_tasks *tasks, const json_t *request, json_t **ret,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 

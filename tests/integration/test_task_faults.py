@@ -422,6 +422,8 @@ def test_a_runtime_is_chosen(world):
     assert task["runtime"]["environment"] == "Python3" and "data" in task["runtime"]["why"]
     task = run(world, "true", metadata={"type": "script", "requirements": ["git"], "resources": {"memoryMB": 128}})
     assert task["runtime"]["name"] == "shell" and task["resources"] == {"memoryMB": 128}
+    task = run(world, "true", resources={"memoryMB": 128})
+    assert task["state"] == "succeeded" and "name" not in task["runtime"] and "resources alone" in task["runtime"]["why"], task
     answer = world.rest.call("POST", "/api/tasks", {"instruction": "x", "requirements": ["cobol"]})
     assert answer.status == 409 and "does not provide cobol" in answer.error["message"], answer.body
 
