@@ -1,6 +1,11 @@
 """What is done with whole sandboxes: rest, interpreters, sessions, other facades."""
 
+import functools
+import shutil
+import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import envd
 from commands import endless, numbered
@@ -147,11 +152,32 @@ def session(client, chance):
     client.ground.ledger.count("sessions")
 
 
+@functools.cache
+def bundle():
+    """A repository with one commit, as `git bundle` makes it."""
+    with tempfile.TemporaryDirectory(prefix="atoll-soak-") as made:
+        def git(*words):
+            subprocess.run(["git", "-c", "user.name=T", "-c", "user.email=t@example.org", *words], cwd=made, check=True,
+                           capture_output=True)
+        git("init", "-qb", "main")
+        git("commit", "-q", "--allow-empty", "-m", "first")
+        git("bundle", "create", "-q", "first.bundle", "HEAD", "main")
+        return Path(made, "first.bundle").read_bytes()
+
+
+def send(client, path, found):
+    """The repository, to a task that waits for it; a daemon that dies meanwhile asks again."""
+    sent = client.sure("PUT", f"/api/sandboxes/{found['sandbox_id']}/files", bundle(), path="/tmp/.atoll-task.bundle")
+    if sent.status == 200:
+        client.sure("POST", f"{path}/source")
+
+
 def task(client, chance):
-    """It goes on with the next daemon; the agent runs once."""
+    """It goes on with the next daemon; the agent runs once. Some have a repository, whose branch comes back."""
     mark, n = client.ground.mark(), chance.randint(1, 200)
+    repository = {"repo": {"upload": True}, "branch": "work"} if shutil.which("git") and chance.random() < 0.3 else {}
     answer = client.post("/api/tasks", {
-        "agent": "shell", "autoCleanup": True, "capturePatterns": ["*.txt"], "sandbox": {"provider": "native"},
+        "agent": "shell", "autoCleanup": True, "capturePatterns": ["*.txt"], "sandbox": {"provider": "native"}, **repository,
         "instruction": f"echo x >> runs.txt; seq {n}; sleep {chance.uniform(0, 0.5):.2f}; cat runs.txt"})
     if answer.status != 201:
         explained(client, mark, f"task: {answer.status} {answer.body[:300]}")
@@ -161,13 +187,19 @@ def task(client, chance):
         if time.monotonic() > deadline:
             client.ground.ledger.finding(f"{path} does not end: {found}")
             return
+        if found["wants_source"]:
+            send(client, path, found)
         time.sleep(0.2)
     if found["state"] == "succeeded" and found["output"] != "".join(f"{i}\n" for i in range(1, n + 1)) + "x\n":
         client.ground.ledger.finding(f"{path}: {found['output'][-300:]}")
+    elif found["state"] == "succeeded" and repository:
+        back = client.sure("GET", f"/api/artifacts/{found['sandbox_id']}/.git/atoll.bundle")
+        if back.status != 200 or b"refs/heads/work" not in back.body[:200]:
+            client.ground.ledger.finding(f"{path}: no branch came back: {back.status} {back.body[:200]}")
     elif found["state"] == "failed" and not found["error"]["message"]:
         client.ground.ledger.finding(f"{path} failed without a reason")
     client.sure("DELETE", path)
-    client.ground.ledger.count(f"tasks that have {found['state']}")
+    client.ground.ledger.count(f"tasks {'with a repository ' if repository else ''}that have {found['state']}")
 
 
 def with_deadline(client, chance):
