@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -202,7 +203,7 @@ static void a_removal_under_way_is_joined(void **state)
 }
 
 /* A sandbox with a tree that takes long to remove. */
-static void create_large(struct fixture *f, struct atoll_spec *spec, pid_t *ret_agent)
+static void create_large(struct fixture *f, struct atoll_spec *spec)
 {
     struct atoll_buf plan;
     char path[160];
@@ -211,7 +212,6 @@ static void create_large(struct fixture *f, struct atoll_spec *spec, pid_t *ret_
     build_plan(f, spec, &plan);
     struct answer a = ask_create(f, spec->id, &plan);
     assert_true(a.ok);
-    *ret_agent = (pid_t)a.pid;
     len = snprintf(path, sizeof(path), "%s/sandboxes/%s.disk", f->state, spec->id);
     assert_int_equal(mkdir(path, 0755), 0);
     len += snprintf(path + len, sizeof(path) - (size_t)len, "/u");
@@ -232,24 +232,31 @@ static pid_t spawn_of(const struct fixture *f)
     return peer.pid;
 }
 
-/* Whether it has let go of what spawn has open, which is many times as much. */
-static bool holds_little(pid_t pid)
+/* Whether it has let go of what spawn has open, which is many times as much, and has the tree of the sandbox open:
+ * spawn has other children, too. */
+static bool sweeps(pid_t pid, const char *id)
 {
-    char path[64];
+    char path[64], target[PATH_MAX];
+    bool has_tree = false;
     int count = 0;
+    struct dirent *entry;
     DIR *dir;
 
     (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
     dir = opendir(path);
-    while (dir && readdir(dir))
+    while (dir && (entry = readdir(dir))) {
+        ssize_t n = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1);
+        target[ATOLL_MAX(n, (ssize_t)0)] = '\0';
+        has_tree = has_tree || strstr(target, id);
         count++;
+    }
     if (dir)
         (void)closedir(dir);
-    return count > 0 && count < 12;
+    return has_tree && count < 12;
 }
 
 /* Stops the process that removes the tree while it is at it. */
-static pid_t stop_sweeper(pid_t spawn, pid_t agent)
+static pid_t stop_sweeper(pid_t spawn, const char *id)
 {
     char path[64], children[256], *save;
 
@@ -257,7 +264,7 @@ static pid_t stop_sweeper(pid_t spawn, pid_t agent)
     for (int64_t end = atoll_clock_ms() + 5000; atoll_clock_ms() < end;) {
         assert_true(atoll_fd_read_file(AT_FDCWD, path, children, sizeof(children)) >= 0);
         for (char *pid = strtok_r(children, " ", &save); pid; pid = strtok_r(NULL, " ", &save))
-            if (atoi(pid) != agent && holds_little(atoi(pid)) && kill(atoi(pid), SIGSTOP) == 0)
+            if (sweeps(atoi(pid), id) && kill(atoi(pid), SIGSTOP) == 0)
                 return atoi(pid);
     }
     fail_msg("nobody removes the tree");
@@ -280,11 +287,11 @@ static void a_large_tree_may_take_its_time(void **state)
     struct pollfd p = {.events = POLLIN};
     struct answer a = {0};
     struct atoll_spec spec;
-    pid_t agent, sweeper;
+    pid_t sweeper;
 
-    create_large(f, &spec, &agent);
+    create_large(f, &spec);
     begin_removal(f, &spec);
-    sweeper = stop_sweeper(spawn_of(f), agent);
+    sweeper = stop_sweeper(spawn_of(f), spec.id);
     p.fd = f->channel.fd;
     assert_int_equal(poll(&p, 1, 6500), 0); /* no answer: it is not gone, and nothing has failed */
     assert_int_equal(kill(sweeper, SIGCONT), 0);
@@ -303,12 +310,12 @@ static void a_removal_does_not_keep_a_dead_spawn(void **state)
     struct pollfd p = {.events = POLLIN};
     struct atoll_error err = {0};
     struct atoll_spec spec;
-    pid_t agent, sweeper;
+    pid_t sweeper;
     int fd = ATOLL_NO_FD, r;
 
-    create_large(f, &spec, &agent);
+    create_large(f, &spec);
     begin_removal(f, &spec);
-    sweeper = stop_sweeper(spawn_of(f), agent);
+    sweeper = stop_sweeper(spawn_of(f), spec.id);
     p.fd = f->channel.fd;
     assert_int_equal(kill(spawn_of(f), SIGKILL), 0);
     r = poll(&p, 1, 20000) == 1 ? atoll_spawn_connect(f->state, NULL, NULL, &fd, &f->info, &err)
