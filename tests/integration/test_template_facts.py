@@ -88,6 +88,7 @@ def test_a_killed_daemon_makes_it_later(tmp_path):
     with running(BUILD) as daemon:
         build(daemon, "killed", tmp_path, STATIC)
         os.kill(daemon.pid, signal.SIGKILL)
+        daemon.process.wait()
         daemon.start()
         answer = Rest(daemon.socket).get("/api/templates/killed/sbom")
         assert answer.status == 200, answer.body
