@@ -63,7 +63,9 @@ static void decide_keep_alive(struct atoll_http_request *req)
      * ambiguous. */
     if (req->expect_continue)
         req->keep_alive = false;
-    if (req->content_length > 0 &&
+    /* Of a chunked body it is not known how much follows. If that turned out to be too much only after the
+     * answer, a client that has sent all of it would begin its next request on a connection that closes. */
+    if (req->content_length < 0 ||
         (uint64_t)req->content_length - req->body_got > ATOLL_HTTP_DRAIN_MAX)
         req->keep_alive = false;
 }
