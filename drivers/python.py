@@ -56,6 +56,10 @@ class Wire:
         self.interrupted = False
         self.waiting = b""
         self.heard = 0  # how often SIGINT reached Python code
+        # A byte for each signal that the process got and that Python code may not have seen.
+        self.woken, self.waker = os.pipe()
+        os.set_blocking(self.woken, False)
+        os.set_blocking(self.waker, False)
         self.late = []
         self.late_bytes = 0
         self.late_lost = 0
@@ -75,9 +79,25 @@ class Wire:
     def interrupt(self, *_):
         """The handler of SIGINT. A line must not be torn: while one is written, it waits."""
         self.heard += 1
+        self.came()
+        self.wake()  # came() may have read a byte that was to wake the pump
         self.interrupted = self.interruptible and self.held > 0
         if self.interruptible and not self.held:
             raise KeyboardInterrupt
+
+    def came(self):
+        """Whether a signal came that its handler has not seen; forgets it."""
+        try:
+            return signal.SIGINT in os.read(self.woken, 4096)
+        except BlockingIOError:
+            return False
+
+    def wake(self):
+        """Wakes the pump."""
+        try:
+            os.write(self.waker, b"!")
+        except BlockingIOError:
+            pass  # full: it is awake
 
     def write(self, line, more=False):
         """more: another line follows at once, and both can leave together."""
@@ -282,13 +302,7 @@ class Pipes:
             os.close(writer)
             os.set_blocking(reader, False)
             self.readers[reader] = (kind, codecs.getincrementaldecoder("utf-8")("replace"))
-        self.woken, self.waker = os.pipe()
-        os.set_blocking(self.waker, False)
-        signal.set_wakeup_fd(self.waker, warn_on_full_buffer=False)
-
-    def wake(self):
-        """An execution begins: the pump looks after half-printed lines while one runs."""
-        os.write(self.waker, b"!")
+        signal.set_wakeup_fd(wire.waker, warn_on_full_buffer=False)
 
     def drain(self):
         """Everything that is in the pipes now; the wire must be held."""
@@ -304,16 +318,15 @@ class Pipes:
     def pump(self, streams):
         """A thread of its own: children print while the code computes or waits."""
         came = 0.0  # when the process got a SIGINT that Python code may not have seen; 0: none
-        before = now = seen = self.wire.heard
+        seen = 0  # wire.heard at that time
         poll = select.poll()
-        for fd in [self.woken, *self.readers]:
+        for fd in [self.wire.woken, *self.readers]:
             poll.register(fd, select.POLLIN)
         while True:
-            # A signal that is read now came after the poll before this one began.
-            before, now = now, self.wire.heard
-            ready = poll.poll(None if self.wire.id is None else 200)
-            if (self.woken, select.POLLIN) in ready and signal.SIGINT in os.read(self.woken, 64):
-                came, seen = time.monotonic(), before
+            poll.poll(None if self.wire.id is None else 200)
+            heard = self.wire.heard
+            if self.wire.came():
+                came, seen = time.monotonic(), heard
             if came and (self.wire.heard != seen or not self.wire.interruptible):
                 came = 0.0
             elif came and time.monotonic() - came > 0.1:
@@ -1412,6 +1425,7 @@ class Driver:
         threading.Thread(target=self.pipes.pump, args=(self.streams,), daemon=True).start()
 
     def after_fork(self):
+        signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self.wire.lock = threading.RLock()
         self.wire.main = None
@@ -1548,7 +1562,7 @@ class Driver:
         before = {name: os.environ.get(name) for name in env}
         self.count += 1
         self.wire.begin(request["id"], self.count)
-        self.pipes.wake()
+        self.wire.wake()  # the pump looks after half-printed lines while an execution runs
         os.environ.update(env)
         error = self.run(request["code"])
         if self.is_child():  # the code forked and came back
