@@ -239,7 +239,7 @@ TABLE = both({
             check=lambda a, v: b"\r\n\r\ndata\r\n--DAYTONA" in a.body and b"FILE_NOT_F" in a.body),
         Ask(400, body={"paths": []}), given=a_file),
     "GET /files/watch": Entry(
-        Ask(200, "?path=.", by="stream"), Ask(404, "?path=nothing"), given=a_file),
+        Ask(200, "?path=.", by="quiet stream"), Ask(404, "?path=nothing"), given=a_file),
     **{f"{method} /proxy/{{port}}/{{path}}": Entry(Ask(200, check=lambda a, v: a.body == b"ok"),
                                                   Ask(404, at=NO_ID), given=an_http_server)
        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")},

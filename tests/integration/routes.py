@@ -29,7 +29,8 @@ class Ask:
     method: str = None  # another than the route's
     at: dict = dataclasses.field(default_factory=dict)  # other values for parameters
     headers: dict = dataclasses.field(default_factory=dict)
-    by: str = "plain"  # "ws": upgraded; "quiet": likewise, and nothing comes; "stream": no end
+    by: str = "plain"  # "ws": upgraded; "quiet": likewise, and nothing comes;
+    #                  "stream": no end; "quiet stream": likewise, and nothing comes at first
 
     def send(self, client, method, route, values):
         values = {**values, **self.at}
@@ -37,8 +38,8 @@ class Ask:
         body = self.body(values) if callable(self.body) else self.body
         if self.by in ("ws", "quiet"):
             return Upgraded(client, path, body, self.by == "quiet")
-        if self.by == "stream":
-            return Streaming(client, path, self.headers)
+        if self.by in ("stream", "quiet stream"):
+            return Streaming(client, path, self.headers, self.by == "quiet stream")
         return client.call(self.method or method, path, body, self.headers)
 
 
@@ -62,15 +63,19 @@ class Upgraded:
 
 
 class Streaming:
-    """The status of an answer that has no end, and its first bytes; errors whole."""
+    """The status of an answer that has no end, and its first line unless quiet; errors whole."""
 
-    def __init__(self, client, path, headers):
+    def __init__(self, client, path, headers, quiet):
         connection = client.connection(20)
         try:
             connection.request("GET", path, None, {**client.headers, **headers})
             response = connection.getresponse()
             self.status, self.headers = response.status, response.headers
-            self.body = response.read() if self.status >= 400 else response.readline()
+            self.body = b""
+            if self.status >= 400:
+                self.body = response.read()
+            elif not quiet:
+                self.body = response.readline()
         finally:
             connection.close()
 
