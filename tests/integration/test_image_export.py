@@ -120,6 +120,37 @@ def test_a_snapshot_is_pushed_and_pulled_by_another_daemon(daemon, registry, pul
         other.atoll("rm", box, check=True)
 
 
+def test_a_snapshot_on_the_host_is_a_file_for_another_daemon(daemon, tmp_path):
+    """The file has what differs from the host's system, and is imported on that."""
+    box = daemon.atoll("create", check=True).stdout.strip()
+    daemon.atoll("exec", box, "--", "sh", "-c", "mkdir d; echo new >d/note; ln -s note d/link; sudo rm -r /usr/share/doc; "
+                 "sudo sh -c 'echo x >/usr/bin/own; chmod 4755 /usr/bin/own'", check=True)
+    daemon.atoll("snapshot", box, "of-host", check=True)
+    daemon.atoll("rm", box, check=True)
+    first, second = tmp_path / "a.tar.zst", tmp_path / "b.tar"
+    daemon.atoll("template", "save", "of-host", "-o", str(first), check=True)
+    daemon.atoll("template", "rm", "of-host", check=True)
+    look = "cat ~/d/link; ls /usr/share/doc 2>&1 | grep -c 'No such'; stat -c '%a %U' /usr/bin/own ~/d; python3 -c 'print(6*7)'"
+    with conftest.running(conftest.BUILD) as other:
+        other.atoll("template", "import", "came", str(first), check=True)
+        said = other.atoll("run", "--template", "came", "--", "sh", "-c", look, check=True)
+        assert said.stdout == "new\n1\n4755 root\n755 user\n42\n"
+        # What came as a file is saved as the same one.
+        other.atoll("template", "save", "came", "-o", str(second), check=True)
+        assert "atoll.base" not in json.dumps(Rest(other.socket).get("/api/templates/came").json)
+    assert inspect(f"oci-archive:{second}")["config"]["Labels"] == {"atoll.base": "host"}
+
+
+def test_a_label_of_the_base_does_not_leave_with_an_image(daemon, tmp_path):
+    """Only the daemon says that layers are on the host: an image that says so of itself is whole."""
+    (tmp_path / "root.tar").write_bytes(oci_images.busybox())
+    (tmp_path / "Dockerfile").write_text("FROM labelled-root\nLABEL atoll.base=host other=1\n")
+    daemon.atoll("template", "import", "labelled-root", str(tmp_path / "root.tar"), check=True)
+    daemon.atoll("build", "-q", "-t", "labelled", str(tmp_path), check=True)
+    daemon.atoll("template", "save", "labelled", "-o", str(tmp_path / "l.tar"), check=True)
+    assert inspect(f"oci-archive:{tmp_path / 'l.tar'}")["config"]["Labels"] == {"other": "1"}
+
+
 def test_a_compressed_root_file_system_is_none(daemon, tmp_path):
     (tmp_path / "root.tar").write_bytes(oci_images.busybox())
     subprocess.run(["zstd", "-q", tmp_path / "root.tar"], check=True)
@@ -132,6 +163,7 @@ def test_a_template_of_a_tarball_is_an_image(daemon, registry, tmp_path):
     daemon.atoll("template", "import", "exported", str(tmp_path / "root.tar"), check=True)
     target = f"{registry.host}/imported:latest"
     daemon.atoll("push", "exported", target, check=True)
+    assert inspect(f"docker://{target}")["config"]["User"] == "user"  # the one that its sandboxes have here
     assert daemon.atoll("run", "--image", target, "--", "/bin/echo", "here", check=True).stdout == "here\n"
 
 
@@ -143,7 +175,7 @@ def test_what_cannot_be_pushed(daemon, registry, pulled):
     box = daemon.atoll("create", check=True).stdout.strip()
     daemon.atoll("snapshot", box, "on-host", check=True)
     daemon.atoll("rm", box, check=True)
-    for refused in (rest.get("/api/templates/on-host/archive"),
+    for refused in (rest.get("/api/templates/host/archive"),
                     rest.post("/api/templates/on-host/push", {"image": f"{registry.host}/x:1"})):
         assert refused.status == 409 and "host's own system" in refused.json["error"]["message"]
     daemon.atoll("template", "rm", "on-host", check=True)

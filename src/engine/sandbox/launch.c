@@ -292,7 +292,7 @@ static void set_mount_owner(struct atoll_spec *spec, const char *user)
     char *end;
     unsigned long uid, gid;
 
-    if (!user || strcmp(user, "user") == 0) {
+    if (!user || strcmp(user, ATOLL_BUILT_IN_USER) == 0) {
         spec->mount_uid = spec->mount_gid = 1000;
         return;
     }

@@ -12,6 +12,7 @@
 #include "engine/template/settle.h"
 #include "image/layout.h"
 #include "loop/steps.h"
+#include "sandbox/stack.h"
 
 #define READ_BYTES ((size_t)256 * 1024)
 
@@ -292,6 +293,27 @@ static void image_ended(struct atoll_image_archive *a)
         atoll_steps_done(&a->steps, ok ? NULL : &a->error);
 }
 
+/* Whether the image is a template of another daemon whose layers are on the host's own system. The label
+ * is not kept: the stack says it. */
+static bool take_base(json_t *config)
+{
+    json_t *labels = json_object_get(config, "Labels");
+    const char *base = json_string_value(json_object_get(labels, ATOLL_IMAGE_BASE_LABEL));
+    bool on_host = base && strcmp(base, ATOLL_STACK_HOST) == 0;
+
+    (void)json_object_del(labels, ATOLL_IMAGE_BASE_LABEL);
+    return on_host;
+}
+
+static void put_host_below(struct atoll_buf *stack)
+{
+    ATOLL_AUTOFREE char *above = strdup(atoll_buf_str(stack));
+
+    atoll_buf_clear(stack);
+    if (!above || atoll_buf_appendf(stack, "%s %s", ATOLL_STACK_HOST, above) < 0)
+        abort();
+}
+
 static void on_settled(void *arg, const struct atoll_unpacked *made,
                        const struct atoll_error *error)
 {
@@ -303,6 +325,8 @@ static void on_settled(void *arg, const struct atoll_unpacked *made,
         (void)snprintf(a->settled, sizeof(a->settled), "%s", made->layer);
         if (*made->layer && atoll_buf_appendf(&a->stack, " %s", made->layer) < 0)
             abort();
+        if (take_base(a->image.config.config))
+            put_host_below(&a->stack);
         (void)!store_image(a, &a->error);
     }
     image_ended(a);

@@ -72,16 +72,22 @@ static const char *text_of(const json_t *config, const char *name)
     return text && *text ? text : NULL;
 }
 
+const char *atoll_defaults_user(const char *source)
+{
+    bool like_docker = strcmp(source, "image") == 0 || strcmp(source, "dockerfile") == 0;
+
+    return like_docker ? "root" : NULL;
+}
+
 void atoll_defaults_apply(struct atoll_defaults *ret, const char *config_json, const char *source,
                           struct atoll_options *options)
 {
     json_t *config = atoll_json_load_own(config_json);
-    bool like_docker = strcmp(source, "image") == 0 || strcmp(source, "dockerfile") == 0;
     const char *user = text_of(config, "User"), *workdir = text_of(config, "WorkingDir");
 
     *ret = (struct atoll_defaults){0};
-    if (!user && like_docker)
-        user = "root";
+    if (!user)
+        user = atoll_defaults_user(source);
     if (json_array_size(json_object_get(config, "Env")) > 0) {
         ret->env = merge(json_object_get(config, "Env"), options->env);
         options->env_is_common = options->env_is_common || !options->env || !*options->env;

@@ -17,3 +17,6 @@ struct atoll_defaults {
 void atoll_defaults_apply(struct atoll_defaults *ret, const char *config_json, const char *source,
                           struct atoll_options *options);
 void atoll_defaults_done(struct atoll_defaults *d);
+/* The default user of a config without User, for versions made of source; NULL: the built-in one. */
+const char *atoll_defaults_user(const char *source);
+#define ATOLL_BUILT_IN_USER "user"

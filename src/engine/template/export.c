@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "base/text.h"
+#include "engine/template/defaults.h"
 #include "engine/template/export_internal.h"
 #include "sandbox/stack.h"
 
@@ -174,10 +175,15 @@ static int check_layers(const struct atoll_export *e, const struct atoll_templat
     uint64_t room = atoll_room_free(e->images->engine->state_fd);
     char need[16], left[16];
 
-    if (view->kind == ATOLL_TEMPLATE_HOST || atoll_stack_is_host(view->layers))
+    if (view->kind == ATOLL_TEMPLATE_HOST)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+                          "template %.150s is the host's own system, and has no layers",
+                          view->name);
+    if (e->push && atoll_stack_is_host(view->layers))
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
                           "template %.150s is on the host's own system, which is not part of its "
-                          "layers: it is no image. Build it FROM an image to export it",
+                          "layers: it is no image for others. Save it to a file and import that "
+                          "elsewhere, or build it FROM an image",
                           view->name);
     if (!*view->layers)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
@@ -197,6 +203,11 @@ static int take_layers(struct atoll_export *e, const struct atoll_template_view 
     const char *pos = view->layers;
     char name[ATOLL_LAYER_NAME_MAX + 1];
     int r = check_layers(e, view, err);
+
+    e->on_host = atoll_stack_is_host(view->layers);
+    e->built_in_user = !atoll_defaults_user(view->source);
+    if (e->on_host)
+        pos = atoll_stack_above_host(view->layers);
 
     if (r < 0)
         return r;

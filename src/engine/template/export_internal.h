@@ -21,8 +21,10 @@ struct atoll_export {
     bool running;           /* counted in images->exporting */
     bool cancelled;
     char tenant[65];
-    char *stack;  /* owned; held */
-    char *config; /* owned: the object `config` */
+    char *stack;        /* owned; held */
+    char *config;       /* owned: the object `config` */
+    bool on_host;       /* the stack is on the host template */
+    bool built_in_user; /* sandboxes have it if the config has no User */
     int64_t created_unix_ms;
     struct atoll_image_reference ref; /* host "": an archive without a name */
     bool push, allow_private;

@@ -16,8 +16,10 @@
 #include "base/memory.h"
 #include "engine/file/inband.h"
 #include "engine/json_memory.h"
+#include "engine/template/defaults.h"
 #include "engine/template/export_internal.h"
 #include "image/layout.h"
+#include "sandbox/stack.h"
 
 #define PUSH_MS (INT64_C(60) * 60 * 1000)
 #define CHUNK ((size_t)256 * 1024)
@@ -75,18 +77,38 @@ static void put_time(json_t *root, int64_t unix_ms)
         (void)json_object_set_new(root, "created", json_string(text));
 }
 
+/* Says on what the layers are if that is not part of them. */
+static void put_base(json_t *config, bool on_host)
+{
+    json_t *labels = json_object_get(config, "Labels");
+
+    if (!on_host) {
+        (void)json_object_del(labels, ATOLL_IMAGE_BASE_LABEL);
+        return;
+    }
+    if (!labels) {
+        labels = json_object();
+        (void)json_object_set_new(config, "Labels", labels);
+    }
+    (void)json_object_set_new(labels, ATOLL_IMAGE_BASE_LABEL, json_string(ATOLL_STACK_HOST));
+}
+
 static char *config_text(const struct atoll_export *e)
 {
     struct atoll_image_platform here;
     json_t *diff_ids = json_array(), *config = atoll_json_load_own(e->config), *root;
     char *text;
 
+    if (!config)
+        config = json_object();
+    put_base(config, e->on_host);
+    if (e->built_in_user && !json_object_get(config, "User"))
+        (void)json_object_set_new(config, "User", json_string(ATOLL_BUILT_IN_USER));
     atoll_image_platform_here(&here);
     for (size_t i = 0; i < e->count; i++)
         (void)json_array_append_new(diff_ids, json_string(e->layers[i].diff_id));
     root = json_pack("{s:s, s:s, s:o, s:{s:s, s:o}}", "architecture", here.arch, "os", here.os,
-                     "config", config ? config : json_object(), "rootfs", "type", "layers",
-                     "diff_ids", diff_ids);
+                     "config", config, "rootfs", "type", "layers", "diff_ids", diff_ids);
     if (root && *here.variant)
         (void)json_object_set_new(root, "variant", json_string(here.variant));
     if (root)

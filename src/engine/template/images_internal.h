@@ -25,6 +25,9 @@ struct atoll_images {
     bool stopping;
 };
 
+/* In the config of an archive: what the layers are on, if that is not part of them. */
+#define ATOLL_IMAGE_BASE_LABEL "atoll.base"
+
 /* pull.c. The first function forgets the waiters too. */
 void atoll_pulls_cancel(struct atoll_images *images);
 void atoll_pulls_done(struct atoll_images *images);
