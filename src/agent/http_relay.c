@@ -266,12 +266,13 @@ static _Noreturn void carry_in(int agent_fd, int listen_fd)
             r = take_input(agent_fd, from, &head, &received);
         else if (head.order == ORDER_END && head.offset != received)
             r = GAP;
-        else if (head.order == ORDER_END)
-            (void)shutdown(agent_fd, SHUT_WR);
         open = r != -EPIPE && head.order != ORDER_CLOSE && from >= 0;
         result = (uint8_t)(r > 0 ? r : 0);
         (void)!write(from, &result, 1);
         (void)close(from);
+        /* After the answer: once the agent ends the stream as well, this process is killed. */
+        if (r == TAKEN && head.order == ORDER_END)
+            (void)shutdown(agent_fd, SHUT_WR);
     }
     (void)shutdown(agent_fd, SHUT_RDWR);
     _exit(0);
