@@ -40,16 +40,10 @@ static void body_piece(struct atoll_http_conn *c)
 
     if (req->content_length >= 0 && got == (uint64_t)req->content_length)
         c->message_done = true;
-    if (c->phase == PHASE_DRAIN) {
+    if (c->phase == PHASE_DRAIN)
         req->body_got = got;
-        c->drained += c->span_len;
-        if (c->drained > ATOLL_HTTP_DRAIN_MAX) {
-            c->phase = PHASE_CLOSING;
-            atoll_stream_close_after_flush(c->stream);
-        }
-    } else {
+    else
         atoll_http_request_piece(c, c->span, c->span_len);
-    }
 }
 
 static void body_end(struct atoll_http_conn *c)

@@ -123,7 +123,6 @@ static void finish(struct atoll_http_request *req)
         atoll_stream_close_after_flush(c->stream);
         return;
     }
-    c->drained = 0;
     c->phase = req->body_done ? PHASE_IDLE : PHASE_DRAIN;
     atoll_stream_resume(c->stream);
 }

@@ -137,7 +137,6 @@ struct atoll_http_conn {
     struct atoll_buf body;         /* COLLECT, if it arrives in several pieces */
     struct atoll_buf extra;        /* response headers set by the handler, then trailers */
     struct atoll_list close_hooks; /* of struct atoll_http_close_hook.node; HTTP/1 only */
-    size_t drained;                /* bytes of an unwanted body dropped so far */
     bool corked;                   /* more pipelined requests follow: send their answers together */
     bool held;                     /* a head or small pieces are held back to be sent together */
     struct atoll_timer kick;       /* delivers the body, or sends what is held, from the loop */

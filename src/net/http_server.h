@@ -62,7 +62,8 @@ struct atoll_http_peer {
 
 /* on_drain is called when the pending bytes of a response fall below this after exceeding it. */
 #define ATOLL_HTTP_HIGH_WATER ((size_t)64 * 1024)
-/* An unread body up to this size is read and dropped, to keep the connection; else it is closed. */
+/* An unread body with a Content-Length up to this is read and dropped, to keep the connection; else the
+ * answer says that it is closed. */
 #define ATOLL_HTTP_DRAIN_MAX ((size_t)64 * 1024)
 
 /* limits may be NULL. on_request is called when the headers are complete, before the body. */

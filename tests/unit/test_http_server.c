@@ -251,8 +251,8 @@ static void test_too_large_for_the_handler(void **state)
     assert_starts(rig_ask(&r, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
                               "8\r\n01234567\r\n3\r\nabc\r\n"),
                   "HTTP/1.1 429 ");
-    assert_starts(rig_ask(&r, "1\r\nx\r\n0\r\n\r\n"
-                              "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\na"),
+    rig_connect(&r); /* how much of a chunked body follows is not known: the connection has ended */
+    assert_starts(rig_ask(&r, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\na"),
                   "HTTP/1.1 200 ");
     assert_int_equal(s.closes, 20);
     assert_int_equal(s.bodies, 2);
@@ -300,9 +300,9 @@ static void test_unwanted_bodies(void **state)
     assert_int_equal(s.requests, 2);
     /* Each body has its own allowance. */
     for (int i = 0; i < 3; i++) {
-        rig_ask(&r, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n9c40\r\n");
+        rig_ask(&r, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40000\r\n\r\n");
         rig_send(&r, big, 40000);
-        rig_ask(&r, "\r\n0\r\n\r\n");
+        rig_turn(&r);
         assert_false(r.ended);
     }
     /* Large and announced: the answer says that the connection ends, and it arrives. */
@@ -311,12 +311,11 @@ static void test_unwanted_bodies(void **state)
     rig_send(&r, big, sizeof(big));
     rig_turn(&r);
     assert_true(r.ended);
-    /* Large and chunked: cut after 64 KiB. */
+    /* Chunked, so that its size is not known: likewise. */
     rig_connect(&r);
-    rig_ask(&r, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n40000\r\n");
-    rig_send(&r, big, 0x10000);
-    rig_turn(&r);
-    assert_false(r.ended);
+    assert_contains(
+        rig_ask(&r, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n40000\r\n"),
+        "Connection: close");
     rig_send(&r, big, 0x10000);
     rig_turn(&r);
     assert_true(r.ended);
