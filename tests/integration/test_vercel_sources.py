@@ -111,6 +111,83 @@ def test_an_image_whose_registry_is_not_there(rest):
         assert error_of(answer) == (400, "bad_request"), answer.body
 
 
+# Images of Vercel's.
+
+
+HOSTS = ("", "vcr.vercel.com/")
+
+
+@pytest.mark.parametrize("name", ["universal", "universal:latest", "node:22", "node:24", "node:26"])
+def test_an_image_of_vercels(rest, name):
+    """Nothing is pulled; where the environment is not built, the programs of the host serve, as for a runtime."""
+    for host in HOSTS:
+        image = f"{host}vercel/sandbox/{name}"
+        made = create(rest, name="managed", image=image, persistent=False)
+        assert made["sandbox"]["image"] == image and "runtime" not in made["sandbox"]
+        assert run(rest, made, "id -un; pwd; echo one >file").split() == ["vercel-sandbox", "/vercel/sandbox"]
+        fork = rest.post(f"{V2}/managed/fork", {"name": "managed-fork"}).json
+        assert fork["sandbox"]["image"] == image
+        assert run(rest, fork, "ls; id -un") == "vercel-sandbox\n"
+        rest.post(f"{V2}/sessions/{made['session']['id']}/stop")
+        again = rest.get(f"{V2}/managed?resume=true")
+        assert again.status == 200, again.body
+        assert run(rest, again.json, "ls; id -un") == "vercel-sandbox\n"
+        for each in ("managed", "managed-fork"):
+            assert rest.delete(f"{V2}/{each}?deleteOrphanSnapshots=true").status == 200
+
+
+@pytest.mark.parametrize("name,template", [("universal", "env-vercel-node24"), ("node:22", "env-vercel-node22")])
+def test_an_image_of_vercels_that_is_built(rest, name, template):
+    made = create(rest)
+    run(rest, made, "sudo touch /etc/built")
+    box = made["session"]["id"].removeprefix("sbx_")
+    assert rest.post(f"/api/sandboxes/{box}/snapshots", {"name": template}).status == 201
+    other = create(rest, image=f"vercel/sandbox/{name}")
+    assert run(rest, other, "ls /etc/built") == "/etc/built\n"
+    for each in (made, other):
+        rest.delete(f"{V2}/{each['sandbox']['name']}?deleteOrphanSnapshots=true")
+    assert rest.delete(f"/api/templates/{template}").status == 204
+
+
+@pytest.mark.parametrize("name,way", [
+    ("ubuntu", 'image: "docker.io/library/ubuntu"'), ("ubuntu:latest", 'image: "docker.io/library/ubuntu"'),
+    ("arch", 'image: "docker.io/library/archlinux"'), ("python:3.14", 'runtime: "python3.13"'),
+    ("node", ""), ("node:20", ""), ("node:24:latest", ""), ("universal:1", ""), ("universal@sha256:" + "0" * 64, ""),
+    ("", ""), ("x" * 300, "")])
+def test_an_image_of_vercels_that_is_not_here(rest, name, way):
+    for host in HOSTS:
+        for path, fields in ((V2, {}), (V2, {"source": {"type": "git", "url": "https://one.test/x.git"}})):
+            answer = rest.post(path, {"image": f"{host}vercel/sandbox/{name}", **fields})
+            assert error_of(answer) == (400, "bad_request"), answer.body
+            for text in ("universal, node:22, node:24 and node:26", way):
+                assert text in answer.json["error"]["message"]
+
+
+def test_what_a_snapshot_is_of_cannot_be_chosen(rest):
+    """It has the files of its sandbox: the answer names what that was made from."""
+    made = create(rest, name="labelled", runtime="node22")
+    first = rest.post(f"{V2}/labelled/fork", {"name": "unlike", "image": "vercel/sandbox/node:26"})
+    assert first.status == 200 and first.json["sandbox"]["image"] == "vercel/sandbox/node:26", first.body
+    assert "runtime" not in first.json["sandbox"]
+    taken = rest.post(f"{V2}/sessions/{made['session']['id']}/snapshot", {}).json["snapshot"]
+    source = {"type": "snapshot", "snapshotId": taken["id"]}
+    for path, fields in ((f"{V2}/labelled/fork", {}), (V2, {"source": source})):
+        answer = rest.post(path, {**fields, "image": "vercel/sandbox/node:26"})
+        assert error_of(answer) == (400, "bad_request"), answer.body
+        assert "image" in answer.json["error"]["message"]
+        answer = rest.post(path, {**fields, "name": "like", "runtime": "node26"})
+        assert answer.status == 200, answer.body
+        assert answer.json["sandbox"]["runtime"] == answer.json["session"]["runtime"] == "node22"
+        assert rest.delete(f"{V2}/like?deleteOrphanSnapshots=true").status == 200
+    for name in ("labelled", "unlike"):
+        assert rest.delete(f"{V2}/{name}").status == 200
+    # Its sandbox is gone: what it was made from is not known.
+    answer = rest.post(V2, {"source": source, "runtime": "node26"}).json
+    assert "runtime" not in answer["sandbox"] and answer["session"]["runtime"] == "node24"
+    rest.delete(f"{V2}/{answer['sandbox']['name']}?deleteOrphanSnapshots=true")
+    assert rest.delete(f"{V2}/snapshots/{taken['id']}").status == 200
+
+
 # Repositories and archives.
 
 

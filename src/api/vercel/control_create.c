@@ -9,7 +9,6 @@
 #include "api/kit/metadata.h"
 #include "api/kit/network_mode.h"
 #include "api/repeats.h"
-#include "api/vercel/snapshots.h"
 #include "base/rand.h"
 #include "base/text.h"
 #include "engine/json_memory.h"
@@ -20,19 +19,7 @@
 #define MEMORY_OF_VCPU 2048 /* MiB */
 #define DISK_BYTES (10240 * MIB)
 #define PROCESSES 4096
-#define HOST_TEMPLATE "host"
 #define NAME_RANDOM 16
-
-/* Runtimes, with the template that the environment of the registry is built as; the host's programs serve
- * where that is not built. The first one is the default. */
-static const struct {
-    const char *name, *template;
-} runtimes[] = {
-    {ATOLL_VERCEL_RUNTIME, "env-vercel-node24"},
-    {"node22", "env-vercel-node22"},
-    {"node26", "env-vercel-node26"},
-    {"python3.13", "env-vercel-python3.13"},
-};
 
 #define AT(member) offsetof(struct atoll_vercel_create, member)
 static const struct atoll_field resource_fields[] = {
@@ -172,90 +159,6 @@ static int take_limits(const struct atoll_vercel_create *q, struct atoll_limits 
     return atoll_vercel_limits(q, limits, err);
 }
 
-/* Where the root comes from. */
-
-static int choose_runtime(const struct atoll_api_call *call, struct atoll_vercel_create *q,
-                          struct atoll_options *o, struct atoll_error *err)
-{
-    const char *name = q->runtime && *q->runtime ? q->runtime : runtimes[0].name;
-    struct atoll_template_view t;
-
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(runtimes); i++)
-        if (strcmp(runtimes[i].name, name) == 0) {
-            q->runtime = runtimes[i].name;
-            o->user = ATOLL_VERCEL_USER;
-            o->template_name =
-                atoll_templates_find(call->engine, call->caller.tenant, runtimes[i].template, &t)
-                    ? runtimes[i].template
-                    : HOST_TEMPLATE;
-            return 0;
-        }
-    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                      "Invalid runtime \"%.64s\": node22, node24, node26 and python3.13 exist",
-                      name);
-}
-
-/* What is in a snapshot, as long as the sandbox that it is of exists. */
-static int inherit(const struct atoll_api_call *call, struct atoll_vercel_create *q,
-                   struct atoll_body *body, struct atoll_error *err)
-{
-    struct atoll_template_view t;
-    struct atoll_vercel_box box;
-    char *runtime, *image;
-
-    if (q->runtime || q->image || !atoll_vercel_snapshot_find(call, q->snapshot, &t) ||
-        !atoll_vercel_box_get(call->engine, t.sandbox_id, &box))
-        return 0;
-    runtime = strdup(atoll_fact_text(box.facts, "runtime"));
-    image = strdup(atoll_fact_text(box.facts, "image"));
-    atoll_vercel_box_done(&box);
-    if (!runtime || !image) {
-        free(runtime);
-        free(image);
-        return atoll_fields_no_memory(err);
-    }
-    atoll_body_take(body, runtime);
-    atoll_body_take(body, image);
-    q->runtime = *runtime ? runtime : NULL;
-    q->image = *image ? image : NULL;
-    return 0;
-}
-
-static int choose_root(const struct atoll_api_call *call, struct atoll_vercel_create *q,
-                       struct atoll_body *body, struct atoll_options *o, struct atoll_error *err)
-{
-    const char *type = json_string_value(json_object_get(q->source, "type"));
-    char *reference;
-    int r;
-
-    if (is_given(q->source) && !type)
-        return atoll_fields_refuse(err, "", "source", q->source, "an object with a string `type`");
-    if (type && strcmp(type, "snapshot") == 0) {
-        q->snapshot = json_string_value(json_object_get(q->source, "snapshotId"));
-        if (!q->snapshot)
-            return atoll_fields_refuse(err, "source", "snapshotId", NULL, "a string");
-        r = atoll_vercel_snapshot_reference(call, q->snapshot, &reference, err);
-        if (r == 0) {
-            atoll_body_take(body, reference);
-            o->template_name = reference;
-            r = inherit(call, q, body, err);
-        }
-        return r;
-    }
-    if (type && strcmp(type, "git") != 0 && strcmp(type, "tarball") != 0)
-        return atoll_fields_refuse(err, "source", "type", NULL, "git, tarball or snapshot");
-    if (type && !json_is_string(json_object_get(q->source, "url")))
-        return atoll_fields_refuse(err, "source", "url", json_object_get(q->source, "url"),
-                                   "a string");
-    if (q->image && *q->image) {
-        o->image = q->image;
-        return q->runtime && *q->runtime ? atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                                                      "either runtime or image, not both")
-                                         : 0;
-    }
-    return choose_runtime(call, q, o, err);
-}
-
 /* Facts. */
 
 static void keep_json(json_t *facts, const char *name, const json_t *value)
@@ -374,7 +277,7 @@ int atoll_vercel_prepare(const struct atoll_api_call *call, struct atoll_vercel_
                                 .lifetime = {.persistent = !v1}};
     r = choose_name(q, body, v1, o, err);
     if (r == 0)
-        r = choose_root(call, q, body, o, err);
+        r = atoll_vercel_choose_root(call, q, body, o, err);
     if (r == 0)
         r = take_limits(q, &o->limits, err);
     if (r == 0)

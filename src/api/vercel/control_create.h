@@ -10,6 +10,7 @@ struct atoll_vercel_create {
     /* Derived. */
     int64_t timeout_ms;
     bool keeps_files;
+    bool forks;            /* runtime and image are those of the source */
     const char *snapshot;  /* id of the snapshot that it starts from, or NULL */
     json_t *answer_policy; /* owned; if it is given, `policy` is not looked at */
 };
@@ -20,6 +21,11 @@ int atoll_vercel_create_decode(struct atoll_body *body, const uint8_t *bytes, si
 /* cpu_millis and memory_bytes; defaults if they are not given. INVALID_ARGUMENT. */
 int atoll_vercel_limits(const struct atoll_vercel_create *q, struct atoll_limits *limits,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
+/* control_root.c: what it is made from. Beside a snapshot, `runtime` is not looked at. INVALID_ARGUMENT,
+ * FAILED_PRECONDITION. */
+int atoll_vercel_choose_root(const struct atoll_api_call *call, struct atoll_vercel_create *q,
+                             struct atoll_body *body, struct atoll_options *o,
+                             struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Checks the request and fills in the options, which borrow from the request and the body. */
 int atoll_vercel_prepare(const struct atoll_api_call *call, struct atoll_vercel_create *q,
                          struct atoll_body *body, struct atoll_options *o,

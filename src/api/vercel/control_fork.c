@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "api/repeats.h"
 #include "api/vercel/control_create.h"
 #include "api/vercel/snapshots.h"
@@ -40,10 +41,24 @@ static void take_over(struct atoll_vercel_create *q, const json_t *facts)
         q->vcpus = json_object_get(facts, "vcpus");
         q->memory = json_object_get(facts, "memory");
     }
-    if (!q->image && !q->runtime) {
-        q->image = atoll_fact_text(facts, "image");
+}
+
+/* Its runtime and image are those of the source, unless it has other files. */
+static int take_label(struct atoll_vercel_create *q, const json_t *facts, struct atoll_error *err)
+{
+    const char *image = atoll_fact_text(facts, "image");
+    const bool has_image = q->image && *q->image;
+
+    if (q->source && has_image && strcmp(q->image, image) != 0)
+        return atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+            "image must be left out: the source has a snapshot, whose files the fork gets");
+    q->forks = q->source || !(has_image || (q->runtime && *q->runtime));
+    if (q->forks) {
+        q->image = image;
         q->runtime = atoll_fact_text(facts, "runtime");
     }
+    return 0;
 }
 
 static void fork_box(struct atoll_api_call *call, const struct atoll_vercel_box *source,
@@ -65,7 +80,8 @@ static void fork_box(struct atoll_api_call *call, const struct atoll_vercel_box 
         q->env = source->view.options.env;
     if (!own_policy)
         q->answer_policy = json_incref(json_object_get(source->facts, "networkPolicy"));
-    if (atoll_vercel_prepare(call, q, body, &options, &error) < 0) {
+    if (take_label(q, source->facts, &error) < 0 ||
+        atoll_vercel_prepare(call, q, body, &options, &error) < 0) {
         atoll_api_fail(call, &error);
     } else {
         if (!own_policy && options.network != ATOLL_NETWORK_NONE)

@@ -145,8 +145,8 @@ static void view_size(struct atoll_json_out *out, const struct atoll_vercel_box 
 {
     static const char *const members[] = {"runtime", "networkPolicy"};
 
-    /* Clients before 3.0 need one. */
-    if (!*atoll_fact_text(box->facts, "runtime") && !*atoll_fact_text(box->facts, "image"))
+    /* Clients before 3.0 need one, also of a sandbox that is made from an image. */
+    if (!*atoll_fact_text(box->facts, "runtime"))
         atoll_json_text(out, "runtime", ATOLL_VERCEL_RUNTIME);
     atoll_json_i64(out, "memory", memory_of(box));
     atoll_json_i64(out, "vcpus", vcpus_of(box));

@@ -30,11 +30,22 @@ async function terminal(args, line) {
 
 describe('the command', () => {
   const name = `cli-${Math.random().toString(36).slice(2, 10)}`
-  before(() => sandbox('create', '--name', name, '--timeout', '10m'))
+  before(() => sandbox('create', '--name', name, '--timeout', '10m', '--image', 'vercel/sandbox/node:24', '--network-id', 'net_1'))
   after(() => sandbox('remove', name).catch(() => {}))
 
-  test('list', async () => {
-    assert.match((await sandbox('list')).stdout, new RegExp(name))
+  test('list, with the image', async () => {
+    assert.match((await sandbox('list')).stdout, new RegExp(`${name}.*vercel/sandbox/node:24`))
+  })
+
+  test('create from an image that is not here', async () => {
+    const refused = await program(process.execPath, [CLI, 'create', '--image', 'vercel/sandbox/arch'])
+    assert.notEqual(refused.code, 0)
+    assert.match(refused.stderr, /docker\.io\/library\/archlinux/)
+  })
+
+  test('config: a network id is removed', async () => {
+    await sandbox('config', 'network-id', name, 'none')
+    assert.doesNotMatch((await sandbox('config', 'list', name)).stdout, /net_1/)
   })
 
   test('exec: output and status', async () => {

@@ -113,6 +113,23 @@ for (const [version, sdk] of Object.entries(NAMED)) {
       }
     })
 
+    test('images of Vercel\'s, of which some are here', async () => {
+      for (const image of ['vercel/sandbox/node:24', 'vcr.vercel.com/vercel/sandbox/universal:latest']) {
+        const made = await create({ image })
+        assert.equal(made.image, image)
+        assert.equal(await (await made.runCommand('id', ['-un'])).stdout(), 'vercel-sandbox\n')
+        await made.stop()
+        const fork = await Sandbox.fork({ ...CREDENTIALS, sourceSandbox: made.name })
+        try {
+          assert.equal(fork.image, image)
+        } finally {
+          await fork.delete()
+        }
+      }
+      await assert.rejects(Sandbox.create({ ...CREDENTIALS, image: 'vercel/sandbox/ubuntu' }),
+        (error) => error.response.status === 400 && /docker\.io\/library\/ubuntu/.test(error.json.error.message))
+    })
+
     test('snapshots: taken, found, listed, a root of others, deleted', async () => {
       const { Snapshot } = sdk
       const source = await create()
