@@ -152,11 +152,11 @@ def test_stopped_sandboxes_and_snapshots_stay(mortal):
     assert len(rest.get(f"{V2}/sessions?name=kept").json["sessions"]) == 2
 
 
-def cut(daemon, rest, path, body, delay):
+def cut(daemon, rest, path, body, delay, method="POST"):
     """A request whose daemon is killed; the client of the next one."""
     def ask():
         try:
-            rest.post(path, body)
+            rest.call(method, path, body)
         except OSError:
             pass  # the daemon died
 
@@ -218,3 +218,27 @@ def test_a_create_that_the_daemon_does_not_survive(mortal, delay):
         view = rest.post(V2, {"name": "torn"})
     assert view.status == 200, view.body
     assert run(rest, view.json["session"]["id"], "echo works") == "works\n"
+
+
+def snapshots(rest):
+    return [each["id"] for each in rest.get(f"{V2}/snapshots").json["snapshots"] if each["status"] == "created"]
+
+
+@pytest.mark.parametrize("delay", [0, 0.01, 0.03, 0.1, None])
+def test_a_delete_that_the_daemon_does_not_survive(mortal, delay):
+    """What is left of it goes: also a snapshot whose sandbox is gone, with the next sandbox that is deleted, at the
+    latest within a minute. delay None: it had destroyed the sandbox, and nothing more."""
+    rest = Rest(mortal.socket)
+    made = create(rest, name="torn")
+    create(rest, name="other")
+    assert rest.post(f"{V2}/sessions/{made['session']['id']}/stop").status == 200
+    assert len(snapshots(rest)) == 1
+    if delay is None:
+        assert rest.delete(f"/api/sandboxes/{made['session']['id'].removeprefix('sbx_')}").status == 204
+        rest = die(mortal)
+        assert len(snapshots(rest)) == 1
+    else:
+        rest = cut(mortal, rest, f"{V2}/torn", None, delay, "DELETE")
+    wait_until(lambda: rest.delete(f"{V2}/torn").status == 404, 20, lambda: "it is not gone")
+    assert rest.delete(f"{V2}/other").status == 200
+    wait_until(lambda: snapshots(rest) == [], 20, lambda: str(snapshots(rest)))

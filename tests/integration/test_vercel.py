@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from conftest import wait_until
 from rest import Rest
 
 V1, V2, V3 = (f"/vercel/api/v{number}/sandboxes" for number in (1, 2, 3))
@@ -318,6 +319,27 @@ def test_network_policies(rest):
         {"deny": "198.51.100.0/24"}, {"allow": "*"}, {"allow": "example.org"}]
     for bad in ({"mode": "some"}, {"allow": 5}, {"allow": [5]}, {"subnets": {"deny": ["x"]}},
                 {"allow": {"example.org": [{"match": {"path": {"exact": "/"}}}]}},
+def created(rest):
+    """The snapshots that are there."""
+    return [s["id"] for s in rest.get(f"{V2}/snapshots").json["snapshots"] if s["status"] == "created"]
+
+
+@pytest.mark.parametrize("how", ["fork", "engine"])
+def test_automatic_snapshots_go_with_the_last_that_uses_them(rest, how):
+    made = create(rest, name="first")
+    assert rest.post(f"{V2}/sessions/{made['session']['id']}/stop").status == 200
+    taken = rest.get(f"{V2}/first").json["sandbox"]["currentSnapshotId"]
+    if how == "fork":
+        assert rest.post(f"{V2}/first/fork", {"name": "last"}).status == 200
+        assert rest.delete(f"{V2}/first").status == 200
+        assert taken in created(rest)  # the fork was made from it
+    else:
+        create(rest, name="last")
+        assert rest.delete(f"/api/sandboxes/{made['session']['id'].removeprefix('sbx_')}").status == 204
+    assert rest.delete(f"{V2}/last").status == 200
+    wait_until(lambda: taken not in created(rest), 20, lambda: str(created(rest)))
+
+
                 {"allow": {"example.org": [{"match": {"path": {"regex": "."}}, "response": {"statusCode": 403}}]}}):
         assert error_of(rest.post(path, bad)) == (400, "bad_request"), bad
     rest.delete(f"{V2}/{made['sandbox']['name']}")

@@ -237,6 +237,8 @@ static void deleted(void *arg, const struct atoll_error *error)
         atoll_api_fail(d->call, error);
     } else {
         atoll_vercel_snapshots_drop(d->call->engine, d->id, d->orphans);
+        /* What it was made from may have waited for it. */
+        atoll_vercel_snapshots_expire(d->call->engine);
         atoll_api_reply(d->call, 200, &d->out);
     }
     free(d);

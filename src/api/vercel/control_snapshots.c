@@ -310,6 +310,14 @@ static void forgotten(void *arg ATOLL_UNUSED, const struct atoll_error *error AT
 {
 }
 
+/* The automatic ones go with their sandbox. One that a fork was made from stays until that is gone, and the daemon
+ * may have ended between the two. */
+static bool is_orphan(const struct old *o, const struct atoll_template_view *view,
+                      const struct atoll_vercel_snapshot *s)
+{
+    return s->automatic && !atoll_engine_find(o->engine, view->sandbox_id);
+}
+
 static void note_old(void *arg, const struct atoll_template_view *view)
 {
     struct old *o = arg;
@@ -320,7 +328,7 @@ static void note_old(void *arg, const struct atoll_template_view *view)
         o->count == OLD_MAX)
         return;
     atoll_vercel_snapshot_of(view, &s);
-    if (!is_over(&s)) {
+    if (!is_over(&s) && !is_orphan(o, view, &s)) {
         if (!o->all || (!s.automatic && !o->manual))
             return;
         if (s.automatic && o->keep.count > 0) {

@@ -1,5 +1,5 @@
 /*
- * The state of the facade: a timer that removes snapshots whose time is over.
+ * The state of the facade: a timer that removes snapshots whose time is over, or whose sandbox is gone.
  */
 #include "api/api_internal.h"
 #include "api/vercel/vercel_internal.h"

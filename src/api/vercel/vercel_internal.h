@@ -135,7 +135,7 @@ void atoll_vercel_snapshots_trim(struct atoll_engine *engine, const char *sandbo
                                  const struct atoll_vercel_retention *retention);
 /* Removes the automatic snapshots of a sandbox that is gone; with `manual` all of them. */
 void atoll_vercel_snapshots_drop(struct atoll_engine *engine, const char *sandbox_id, bool manual);
-/* Removes those of all tenants whose time is over. */
+/* Removes those of all tenants whose time is over, and automatic ones whose sandbox is gone. */
 void atoll_vercel_snapshots_expire(struct atoll_engine *engine);
 
 /* drives.c: {PATH: {"drive", "mode"}} as mounts of volumes. INVALID_ARGUMENT. */
