@@ -221,6 +221,31 @@ def test_changes(rest):
     rest.delete(f"{V2}/changed?deleteOrphanSnapshots=true")
 
 
+def test_a_network_id_is_removed(rest):
+    create(rest, name="connected", networkId="net_1")
+    assert shown(rest, "connected")["networkId"] == "net_1"
+    for fields, wanted in (({"networkId": "net_2"}, "net_2"), ({"timeout": 60000}, "net_2"), ({"networkId": None}, None)):
+        answer = rest.call("PATCH", f"{V2}/connected", fields)
+        assert answer.status == 200 and answer.json["sandbox"].get("networkId") == wanted, answer.body
+    assert "networkId" not in shown(rest, "connected")
+    rest.delete(f"{V2}/connected")
+
+
+def test_names_that_paths_have(rest):
+    """A sandbox of such a name could be made, but not be reached."""
+    create(rest, name="free")
+    for name in ("sessions", "snapshots", "drives"):
+        for path in (V3, V2, V1, f"{V2}/free/fork"):
+            answer = rest.post(path, {"name": name})
+            assert error_of(answer) == (400, "bad_request"), (path, name)
+            assert name in answer.json["error"]["message"]
+    for name in ("session", "sessions2", "Sessions", "tree", "fork"):
+        create(rest, name=name)
+        assert rest.get(f"{V2}/{name}").json["sandbox"]["name"] == name
+        assert rest.delete(f"{V2}/{name}").status == 200
+    rest.delete(f"{V2}/free")
+
+
 def shown(rest, name):
     sandbox = rest.get(f"{V2}/{name}").json["sandbox"]
     sandbox.pop("updatedAt")

@@ -288,8 +288,7 @@ static int change_facts(struct change *c, json_t *facts, struct atoll_error *err
     keep(facts, "networkPolicy", c->answer_policy);
     if (c->q.region)
         (void)json_object_set_new(facts, "region", json_string(c->q.region));
-    if (q.network_id)
-        (void)json_object_set_new(facts, "networkId", json_string(q.network_id));
+    keep(facts, "networkId", json_object_get(c->body.root, "networkId"));
     return 0;
 }
 

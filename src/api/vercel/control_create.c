@@ -233,6 +233,10 @@ static int choose_name(struct atoll_vercel_create *q, struct atoll_body *body, b
 
     if (q->name && *q->name) {
         o->name = q->name;
+        if (atoll_vercel_is_segment(q->name))
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "name must not be \"%.64s\": the API has a path of that name",
+                              q->name);
         return atoll_name_check(q->name, err);
     }
     if (v1)

@@ -1,6 +1,7 @@
 /*
  * The control plane of Vercel, and the facade. docs/vercel.md has the same table.
  */
+#include <string.h>
 #include "api/vercel/vercel_internal.h"
 
 #define NEW ATOLL_VERCEL_BASE "/v3/sandboxes"
@@ -64,6 +65,27 @@ static const struct atoll_routes *const tables[] = {
     &atoll_vercel_control_routes, &life_routes,
     &atoll_vercel_session_routes, &atoll_vercel_interactive_routes,
     &atoll_vercel_account_routes, NULL};
+
+/* Whether a path continues with this name where others have {sandbox}. */
+static bool has_segment(const char *path, const char *name)
+{
+    static const char base[] = BASE "/";
+    const size_t n = strlen(name);
+
+    if (strncmp(path, base, sizeof(base) - 1) != 0)
+        return false;
+    path += sizeof(base) - 1;
+    return strncmp(path, name, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+bool atoll_vercel_is_segment(const char *name)
+{
+    for (size_t i = 0; tables[i]; i++)
+        for (size_t j = 0; j < tables[i]->count; j++)
+            if (has_segment(tables[i]->rows[j].path, name))
+                return true;
+    return false;
+}
 
 const struct atoll_facade atoll_vercel_facade = {.tables = tables,
                                                  .key = &atoll_vercel_key,

@@ -155,6 +155,10 @@ int atoll_vercel_timeout_check(const json_t *value, const char *name, int64_t *r
 int atoll_vercel_extend(struct atoll_engine *engine, const char *id, int64_t more_ms,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* routes.c: whether paths have this text where others have the name of a sandbox, which therefore could not
+ * be reached by it. */
+bool atoll_vercel_is_segment(const char *name);
+
 /* --- handlers, by file --- */
 
 /* control_create.c */
