@@ -428,6 +428,11 @@ void atoll_preview_pass_below(struct atoll_api *api, struct atoll_http_request *
     pass(api, req, sandbox_id, port, base, target);
 }
 
+void atoll_preview_refuse(struct atoll_http_request *req)
+{
+    (void)atoll_preview_page(req, ATOLL_PREVIEW_UNKNOWN, 0);
+}
+
 /* Dispatch by Host header and path. */
 
 bool atoll_preview_serve(struct atoll_preview_server *server, struct atoll_http_request *req)

@@ -37,6 +37,8 @@ void atoll_preview_pass(struct atoll_api *api, struct atoll_http_request *req,
 void atoll_preview_pass_below(struct atoll_api *api, struct atoll_http_request *req,
                               const char *sandbox_id, uint16_t port, const char *base,
                               const char *target);
+/* Answers as a preview does that does not exist. */
+void atoll_preview_refuse(struct atoll_http_request *req);
 /* Number of requests and tunnels in progress. */
 size_t atoll_preview_active(const struct atoll_preview_server *server);
 

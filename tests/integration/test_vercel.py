@@ -319,7 +319,43 @@ def test_snapshots_that_stay(rest):
     assert len(kept) == 1 and "expiresAt" not in kept[0]
 
 
+def created(rest):
+    """The snapshots that are there."""
+    return [s["id"] for s in rest.get(f"{V2}/snapshots").json["snapshots"] if s["status"] == "created"]
+
+
+@pytest.mark.parametrize("how", ["fork", "engine"])
+def test_automatic_snapshots_go_with_the_last_that_uses_them(rest, how):
+    made = create(rest, name="first")
+    assert rest.post(f"{V2}/sessions/{made['session']['id']}/stop").status == 200
+    taken = rest.get(f"{V2}/first").json["sandbox"]["currentSnapshotId"]
+    if how == "fork":
+        assert rest.post(f"{V2}/first/fork", {"name": "last"}).status == 200
+        assert rest.delete(f"{V2}/first").status == 200
+        assert taken in created(rest)  # the fork was made from it
+    else:
+        create(rest, name="last")
+        assert rest.delete(f"/api/sandboxes/{made['session']['id'].removeprefix('sbx_')}").status == 204
+    assert rest.delete(f"{V2}/last").status == 200
+    wait_until(lambda: taken not in created(rest), 20, lambda: str(created(rest)))
+
+
 ONLY_V1 = {"path": {"startsWith": "/v1/"}, "method": ["GET"]}
+
+
+REFUSED = [  # with the member that the error names
+    ({"allow": ["a.org", "www.*.org"]}, "allow: "),
+    ({"allow": ["a.org"], "subnets": {"deny": ["203.0.113.0/99"]}}, "subnets.deny: "),
+    ({"allow": ["a.org"], "subnets": {"allow": ["203.0.113.0/99"], "deny": ["203.0.113.0/24"]}}, "subnets.allow: "),
+    ({"allow": {"b.org": [], "a.org": [{"transform": [{"headers": {"Host": "x"}}]}]}}, "allow.a.org.transform: "),
+    ({"allow": {"a.org": [{"transform": [{"headers": {"x": 5}}]}]}}, "allow.a.org.transform.x must"),
+    ({"allow": {"*": [{"transform": [{"headers": {"x": "y"}}]}]}}, "allow.* must"),
+    ({"allow": {"a.org": [{"forwardURL": "x"}]}}, "allow.a.org.forwardURL must"),
+    ({"allow": {"a.org": [{"forwardURL": "https://x.org", "response": {"statusCode": 403}}]}}, "allow.a.org must"),
+    ({"allow": {"a.org": [{"response": {"statusCode": 99}}]}}, "allow.a.org.response.statusCode must"),
+    ({"allow": {"a.org": [{"response": {"statusCode": 200, "contentType": "\n"}}]}}, "allow.a.org.response.headers.Content-Type must"),
+    ({"allow": {"a.org": [{"match": {"path": {"regex": "x"}}, "response": {"statusCode": 403}}]}}, "allow.a.org.match.path must"),
+]
 
 
 def test_network_policies(rest):
@@ -344,29 +380,12 @@ def test_network_policies(rest):
         {"deny": "198.51.100.0/24"}, {"allow": "*"}, {"allow": "example.org"}]
     for bad in ({"mode": "some"}, {"allow": 5}, {"allow": [5]}, {"subnets": {"deny": ["x"]}},
                 {"allow": {"example.org": [{"match": {"path": {"exact": "/"}}}]}},
-def created(rest):
-    """The snapshots that are there."""
-    return [s["id"] for s in rest.get(f"{V2}/snapshots").json["snapshots"] if s["status"] == "created"]
-
-
-@pytest.mark.parametrize("how", ["fork", "engine"])
-def test_automatic_snapshots_go_with_the_last_that_uses_them(rest, how):
-    made = create(rest, name="first")
-    assert rest.post(f"{V2}/sessions/{made['session']['id']}/stop").status == 200
-    taken = rest.get(f"{V2}/first").json["sandbox"]["currentSnapshotId"]
-    if how == "fork":
-        assert rest.post(f"{V2}/first/fork", {"name": "last"}).status == 200
-        assert rest.delete(f"{V2}/first").status == 200
-        assert taken in created(rest)  # the fork was made from it
-    else:
-        create(rest, name="last")
-        assert rest.delete(f"/api/sandboxes/{made['session']['id'].removeprefix('sbx_')}").status == 204
-    assert rest.delete(f"{V2}/last").status == 200
-    wait_until(lambda: taken not in created(rest), 20, lambda: str(created(rest)))
-
-
                 {"allow": {"example.org": [{"match": {"path": {"regex": "."}}, "response": {"statusCode": 403}}]}}):
         assert error_of(rest.post(path, bad)) == (400, "bad_request"), bad
+    for bad, where in REFUSED:
+        answer = rest.post(path, bad)
+        assert error_of(answer) == (400, "bad_request"), bad
+        assert answer.json["error"]["message"].startswith(f"networkPolicy.{where}"), answer.body
     rest.delete(f"{V2}/{made['sandbox']['name']}")
 
 

@@ -462,8 +462,12 @@ def test_ports_by_name_are_the_public_ones(remote):
 
     wait_until(lambda: visit(f"3000-{box}.vercel.run") == 200, 20, lambda: "no server")
     assert visit(f"3000-{box}.vercel.run", "X-Atoll-Host") == 200
-    for name in (f"3001-{box}.vercel.run", f"3000-{box}.vercel.run.example.com", "3000-nosuch.vercel.run", "vercel.run"):
+    for name in (f"3001-{box}.vercel.run", "3000-nosuch.vercel.run", "www.vercel.run"):
+        assert visit(name) == visit(name, "X-Atoll-Host") == 404, name
+    for name in (f"3000-{box}.vercel.run.example.com", "vercel.run"):
         assert visit(name) >= 400 and visit(name, "X-Atoll-Host") >= 400, name
+    assert rest.call("PATCH", f"{BASE}/{session.name}", {"ports": [3001]}).status == 200
+    assert visit(f"3000-{box}.vercel.run") == 404
     rest.delete(f"{BASE}/{session.name}")
 
 

@@ -64,11 +64,14 @@ static bool serve_port(struct atoll_api *api, struct atoll_http_request *req, co
     size_t n;
 
     target = atoll_target_path(atoll_http_target(req), &authority, &n);
-    if (!api->preview || authority || !atoll_preview_parse_host(host, PORT_DOMAIN, &name) ||
-        !atoll_previews_find(atoll_api_previews(api), name.sandbox_id, name.port, &view) ||
-        !view.is_public)
+    if (!api->preview || authority || !atoll_preview_in_domain(host, PORT_DOMAIN))
         return false;
-    atoll_preview_pass(api, req, name.sandbox_id, name.port, target);
+    if (atoll_preview_parse_host(host, PORT_DOMAIN, &name) &&
+        atoll_previews_find(atoll_api_previews(api), name.sandbox_id, name.port, &view) &&
+        view.is_public)
+        atoll_preview_pass(api, req, name.sandbox_id, name.port, target);
+    else
+        atoll_preview_refuse(req);
     return true;
 }
 

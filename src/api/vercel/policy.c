@@ -24,6 +24,12 @@ static int refuse(struct atoll_error *err, const char *where, const char *what)
                       where, what);
 }
 
+static int refuse_domain(struct atoll_error *err, const char *domain, const char *what)
+{
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "networkPolicy.allow.%.100s must be %s", domain, what);
+}
+
 static void add_rule(struct building *b, const char *kind, const char *target)
 {
     (void)json_array_append_new(b->rules, json_pack("{s:s}", kind, target));
@@ -47,13 +53,15 @@ static int merge_headers(const json_t *transform, const char *domain, json_t **r
 {
     json_t *all = json_object(), *part;
     size_t i;
-    int r = json_is_array(transform) ? 0 : refuse(err, domain, "rules with an array `transform`");
+    int r = json_is_array(transform)
+                ? 0
+                : refuse_domain(err, domain, "rules with an array `transform`");
 
     json_array_foreach(transform, i, part)
     {
         const json_t *headers = json_object_get(part, "headers");
         if (r == 0 && !json_is_object(headers))
-            r = refuse(err, domain, "rules whose transforms have an object `headers`");
+            r = refuse_domain(err, domain, "rules whose transforms have an object `headers`");
         if (r == 0)
             (void)json_object_update(all, (json_t *)headers);
     }
@@ -83,7 +91,7 @@ static int add_forward(struct building *b, const char *domain, const json_t *url
                        struct atoll_error *err)
 {
     if (!json_is_string(url))
-        return refuse(err, domain, "rules whose `forwardURL` is a string");
+        return refuse_domain(err, domain, "rules whose `forwardURL` is a string");
     (void)json_array_append_new(b->forwards,
                                 json_pack("{s:s,s:O,s:O*}", "domain", domain, "forwardURL", url,
                                           "match", json_object_get(made, "match")));
@@ -102,8 +110,9 @@ static int add_answer_headers(const char *domain, const json_t *response, json_t
     const char *name;
 
     if ((given && !json_is_object(given)) || (type && !json_is_string(type)))
-        return refuse(err, domain,
-                      "rules whose `response` has an object `headers` and a string `contentType`");
+        return refuse_domain(
+            err, domain,
+            "rules whose `response` has an object `headers` and a string `contentType`");
     headers = given ? json_copy((json_t *)given) : json_object();
     json_object_foreach(headers, name, value) typed =
         typed || strcasecmp(name, "content-type") == 0;
@@ -122,7 +131,7 @@ static int add_response(const char *domain, const json_t *response, json_t *made
     const json_t *body = json_object_get(response, "body");
 
     if (!json_is_integer(status))
-        return refuse(err, domain, "rules whose `response` has a number `statusCode`");
+        return refuse_domain(err, domain, "rules whose `response` has a number `statusCode`");
     (void)json_object_set(made, "status", (json_t *)status);
     if (json_is_string(body))
         (void)json_object_set(made, "body", (json_t *)body);
@@ -139,9 +148,11 @@ static int add_domain_rule(struct building *b, const char *domain, const json_t 
     int r = 0;
 
     if (!json_is_object(rule))
-        return refuse(err, domain, "an array of rules");
+        return refuse_domain(err, domain, "an array of rules");
     if (match && !transform && !forward && !response)
-        return refuse(err, domain, "rules with `transform`, `forwardURL` or `response`");
+        return refuse_domain(err, domain, "rules with `transform`, `forwardURL` or `response`");
+    if (forward && response)
+        return refuse_domain(err, domain, "rules with either `forwardURL` or `response`");
     made = json_pack("{s:s}", "domain", domain);
     if (match && (!json_is_object(match) || json_object_size(match) > 0))
         (void)json_object_set(made, "match", match);
@@ -169,7 +180,7 @@ static int add_domain(struct building *b, const char *domain, const json_t *rule
     add_rule(b, "allow", domain);
     (void)json_array_append_new(b->domains, json_string(domain));
     if (rules && !json_is_array(rules))
-        return refuse(err, domain, "an array of rules");
+        return refuse_domain(err, domain, "an array of rules");
     json_array_foreach(rules, i, rule) if (r == 0) r = add_domain_rule(b, domain, rule, err);
     return r;
 }
@@ -233,6 +244,62 @@ static int build_custom(struct building *b, const json_t *policy, struct atoll_e
     return r < 0 ? r : add_subnets(b, json_object_get(subnets, "allow"), "allow", b->allowed, err);
 }
 
+/* Errors of the engine name members of its policy: they get the names of the request. */
+
+static const struct {
+    const char *ours, *theirs;
+} members[] = {
+    {".domain", ""},
+    {".headers", ".transform"},
+    {".forward", ".forwardURL"},
+    {".status", ".response.statusCode"},
+    {".body", ".response.body"},
+    {".responseHeaders", ".response.headers"},
+};
+
+/* rest: what follows the index. */
+static void name_rule(const struct building *b, size_t i, const char *rest, char *out, size_t cap)
+{
+    const size_t denied = json_array_size(b->denied);
+    const char *list = i < denied                                 ? "subnets.deny"
+                       : i < denied + json_array_size(b->domains) ? "allow"
+                                                                  : "subnets.allow";
+
+    (void)snprintf(out, cap, "networkPolicy.%s%s", list, rest);
+}
+
+static void name_transform(const struct building *b, size_t i, const char *rest, char *out,
+                           size_t cap)
+{
+    const char *domain =
+        json_string_value(json_object_get(json_array_get(b->transforms, i), "domain"));
+    const char *theirs = "";
+    size_t n;
+
+    for (size_t at = 0; at < ATOLL_ARRAY_LEN(members); at++) {
+        n = strlen(members[at].ours);
+        if (strncmp(rest, members[at].ours, n) == 0 && strchr(".: ", rest[n])) {
+            theirs = members[at].theirs;
+            rest += n;
+            break;
+        }
+    }
+    (void)snprintf(out, cap, "networkPolicy.allow.%.100s%s%s", domain ? domain : "", theirs, rest);
+}
+
+static void rename_member(const struct building *b, struct atoll_error *err)
+{
+    char text[ATOLL_ERROR_TEXT_MAX];
+    unsigned i;
+    int n = 0;
+
+    (void)snprintf(text, sizeof(text), "%s", err->text);
+    if (sscanf(text, "network.rules[%u]%n", &i, &n) == 1 && n > 0)
+        name_rule(b, i, text + n, err->text, sizeof(err->text));
+    else if (sscanf(text, "network.transforms[%u]%n", &i, &n) == 1 && n > 0)
+        name_transform(b, i, text + n, err->text, sizeof(err->text));
+}
+
 /* Both results. */
 
 static int check(const struct building *b, const char *otherwise, char **ret,
@@ -245,6 +312,8 @@ static int check(const struct building *b, const char *otherwise, char **ret,
     int r = policy ? atoll_network_request_check(&request, &mode, ret, err)
                    : atoll_fields_no_memory(err);
 
+    if (r < 0)
+        rename_member(b, err);
     json_decref(policy);
     return r;
 }
