@@ -185,7 +185,9 @@ static void suggest_runtimes(struct atoll_cli *cli)
         (void)fputs(
             "Sandboxes have the programs of the host, whatever version of Node they ask for, until their "
             "runtimes are built:\n"
-            "  atoll session create vercel-node24\n",
+            "  atoll session create vercel-node24\n"
+            "If no registry of images can be reached, make what they begin with first:\n"
+            "  atoll template debian debian && atoll template tag debian bookworm\n",
             stderr);
 }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import BUILD, ROOT, Daemon, need_build, wait_until
+from networks import FAR, networked
 from rest import Rest
 
 CODE = """language: sh
@@ -54,6 +55,33 @@ def run(rest, environment, code):
 def template(rest, name):
     found = [t for t in rest.get("/api/templates").json["templates"] if t["name"] == name]
     return found[0] if found else None
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory):
+    """The same, and Docker Hub cannot be reached."""
+    registry = tmp_path_factory.mktemp("far") / "registry"
+    shutil.copytree(ROOT / "registry", registry)
+    with networked(ATOLL_REGISTRY=str(registry)) as daemon:
+        with (daemon.networks.directory / "hosts").open("a") as hosts:
+            hosts.write(f"{FAR[9]} registry-1.docker.io auth.docker.io\n")
+        yield Rest(daemon.socket), registry / "environments"
+
+
+@pytest.mark.parametrize("base,way", [
+    ("debian:bookworm", "atoll template debian debian && atoll template tag debian bookworm"),
+    ("docker.io/library/debian:trixie-slim",
+     "atoll template debian --suite trixie debian && atoll template tag debian trixie-slim"),
+    ("debian:12", None), ("debian", None), ("ubuntu:noble", None)])
+def test_a_base_that_cannot_be_pulled(remote, base, way):
+    """For Debian the error names a way without a registry."""
+    rest, environments = remote
+    name = f"Unreached-{base.rpartition(':')[2].replace('/', '-')}"
+    put(rest, environments, name, f"dockerfile: |\n  FROM {base}\n  RUN true\n")
+    answer = rest.post("/api/sessions", {"environment": name})
+    assert answer.status == 503 and "could not be built" in answer.json["error"]["message"], answer.body
+    hint = answer.json["error"].get("hint", "")
+    assert way in hint if way else "atoll template" not in hint, hint
 
 
 def test_a_dockerfile_is_built_once(own):

@@ -5,7 +5,10 @@
 #include "engine/build/build_internal.h"
 #include "engine/json_memory.h"
 #include "engine/template/pull.h"
+#include "image/reference.h"
 #include "sandbox/stack.h"
+
+#define DEFAULT_SUITE "bookworm" /* of `atoll template debian` */
 
 /*
  * The templates and images that the stages of a build need, each found once.
@@ -86,20 +89,51 @@ static int take(struct atoll_make_image *image, const struct atoll_template_view
     return 0;
 }
 
+/* The length of SUITE in a tag SUITE or SUITE-slim; 0: another tag. */
+static size_t suite_of(const char *tag)
+{
+    const size_t n = strspn(tag, "abcdefghijklmnopqrstuvwxyz");
+
+    return strcmp(tag, "latest") == 0 || (tag[n] && strcmp(tag + n, "-slim") != 0) ? 0 : n;
+}
+
+/* A template of the image's name serves as well, and Debian can be had without a registry of images. */
+static void advise_template(const char *reference, struct atoll_error *err)
+{
+    char suite[ATOLL_IMAGE_TAG_MAX], option[ATOLL_IMAGE_TAG_MAX + 16] = "";
+    struct atoll_image_reference ref;
+    struct atoll_error ignored;
+
+    if (!err->another || *err->hint || atoll_image_reference_parse(reference, &ref, &ignored) < 0 ||
+        *ref.digest || strcmp(ref.host, "docker.io") != 0 ||
+        strcmp(ref.path, "library/debian") != 0 || suite_of(ref.tag) == 0)
+        return;
+    (void)snprintf(suite, sizeof(suite), "%.*s", (int)suite_of(ref.tag), ref.tag);
+    if (strcmp(suite, DEFAULT_SUITE) != 0)
+        (void)snprintf(option, sizeof(option), "--suite %s ", suite);
+    atoll_advise(err,
+                 "Without the registry, make a template of that name from Debian's packages:\n"
+                 "  atoll template debian %sdebian && atoll template tag debian %s",
+                 option, ref.tag);
+}
+
 static void on_pulled(void *arg, const struct atoll_template_view *view,
                       const struct atoll_error *error)
 {
     struct atoll_make_image *image = arg;
     struct atoll_make *make = image->make;
-    struct atoll_error err;
+    struct atoll_error err, advised;
 
     image->pull = NULL;
     if (!error && take(image, view, &err) < 0)
         error = &err;
-    if (error)
-        atoll_make_fail(make, error, 0, 0);
-    else
+    if (error) {
+        advised = *error;
+        advise_template(image->reference, &advised);
+        atoll_make_fail(make, &advised, 0, 0);
+    } else {
         atoll_make_advance(make);
+    }
 }
 
 static void on_progress(void *arg, const char *text)
