@@ -1,6 +1,6 @@
 """The server code of an application for coding agents, vercel-labs/coding-agent-template, as it is: from the sandbox
-to the push. ATOLL_AGENT_APP=DIRECTORY is a checkout of it; without one this is skipped, and
-../javascript/agent-app.test.mjs makes the same calls.
+to the push. It needs a checkout: the directory ATOLL_AGENT_APP, or coding-agent-template beside this repository.
+Without one this is skipped, and ../javascript/agent-app.test.mjs makes the same calls.
 
 Its git server and the site that it gets the agent from are servers of the test, in the internet of its daemon."""
 
@@ -23,7 +23,8 @@ from git_server import GitServer, git  # noqa: E402
 from listening import free_port  # noqa: E402
 from networks import FAR, networked  # noqa: E402
 
-APP = os.environ.get("ATOLL_AGENT_APP")
+BESIDE = TESTS.parents[1] / "coding-agent-template"
+APP = os.environ.get("ATOLL_AGENT_APP") or (str(BESIDE) if (BESIDE / "lib" / "sandbox").is_dir() else None)
 GIT_PORT = 8080
 SITE = "claude.ai"
 FILES = {
@@ -46,7 +47,9 @@ INSTALLER = f"""cat >/tmp/claude <<'END'
 sudo install -m 755 /tmp/claude /usr/local/bin/claude
 """
 
-pytestmark = pytest.mark.skipif(not APP, reason="ATOLL_AGENT_APP names no checkout of the application")
+pytestmark = pytest.mark.skipif(not APP, reason=(
+    "no checkout of the application: git clone https://github.com/vercel-labs/coding-agent-template beside this "
+    "repository, or set ATOLL_AGENT_APP to one"))
 
 
 class Site(http.server.BaseHTTPRequestHandler):
