@@ -396,7 +396,10 @@ def test_drives(rest):
     first = create(rest, mounts={"/mnt/data": {"drive": "data"}})
     run(rest, first, "sudo sh -c 'echo kept >/mnt/data/f'")
     rest.delete(f"{V2}/{first['sandbox']['name']}?deleteOrphanSnapshots=true")
+    assert "currentSandboxName" not in rest.get(f"{V2}/drives").json["drives"][0]
     second = create(rest, mounts={"/mnt/data": {"drive": "data", "mode": "read-only"}})
+    assert rest.get(f"{V2}/drives").json["drives"][0]["currentSandboxName"] == second["sandbox"]["name"]
+    assert rest.post(f"{V2}/drives/data", {}).json["drive"]["currentSandboxName"] == second["sandbox"]["name"]
     assert run(rest, second, "cat /mnt/data/f; sudo touch /mnt/data/x 2>/dev/null || echo no") == "kept\nno\n"
     assert [(d["name"], d["createdAt"]) for d in rest.get(f"{V2}/drives").json["drives"]] == [("data", made["createdAt"])]
     rest.delete(f"{V2}/{second['sandbox']['name']}")

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "api/kit/metadata.h"
 #include "api/kit/volumes.h"
 #include "api/vercel/list.h"
 #include "base/text.h"
@@ -19,9 +20,41 @@ static const char *project_of(const struct atoll_api_call *call)
     return project ? project : "";
 }
 
-static void view(struct atoll_json_out *out, const char *key, const char *project, const char *name,
-                 int64_t created_unix_ms)
+/* Sandboxes of the tenant that mount a drive, by the name of the drive: of several the newest. */
+
+struct mounting {
+    const char *tenant;
+    json_t *names; /* owned */
+};
+
+static void add_user(void *arg, const struct atoll_vercel_box *box)
 {
+    const struct mounting *u = arg;
+    const char *owner = box->view.options.owner, *path;
+    json_t *mount;
+
+    if (strcmp(owner ? owner : "", u->tenant) != 0)
+        return;
+    json_object_foreach(json_object_get(box->facts, "mounts"), path, mount)
+    {
+        const char *drive = json_string_value(json_object_get(mount, "drive"));
+        if (drive)
+            (void)json_object_set_new(u->names, drive, json_string(atoll_name_or_id(&box->view)));
+    }
+}
+
+static json_t *users_of(const struct atoll_api_call *call)
+{
+    struct mounting u = {.tenant = call->caller.tenant, .names = json_object()};
+
+    atoll_vercel_each_box(call, add_user, &u);
+    return u.names;
+}
+
+static void view(struct atoll_json_out *out, const char *key, const char *project, const char *name,
+                 int64_t created_unix_ms, const json_t *users)
+{
+    const char *user = json_string_value(json_object_get(users, name));
     int64_t created = created_unix_ms ? created_unix_ms : 1;
 
     atoll_json_open(out, key, '{');
@@ -30,6 +63,8 @@ static void view(struct atoll_json_out *out, const char *key, const char *projec
     atoll_json_text(out, "projectId", project);
     atoll_json_text(out, "region", ATOLL_VERCEL_REGION);
     atoll_json_u64(out, "maxSizeBytes", SIZE_BYTES);
+    if (user)
+        atoll_json_text(out, "currentSandboxName", user);
     atoll_json_i64(out, "createdAt", created);
     atoll_json_i64(out, "updatedAt", created);
     atoll_json_close(out, '}');
@@ -39,60 +74,72 @@ static void reply(struct atoll_api_call *call, const char *name, int64_t created
 {
     struct atoll_buf buf;
     struct atoll_json_out out;
+    json_t *users = users_of(call);
 
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
-    view(&out, "drive", project_of(call), name, created_unix_ms);
+    view(&out, "drive", project_of(call), name, created_unix_ms, users);
     atoll_json_close(&out, '}');
+    json_decref(users);
     atoll_api_reply(call, 200, &out);
 }
 
 /* Lists. */
 
+struct listing {
+    struct atoll_vercel_list list;
+    json_t *users; /* owned */
+};
+
 static void add(void *arg, const struct atoll_volume_view *v)
 {
-    struct atoll_vercel_list *list = arg;
-    const char *prefix = list->call->req ? atoll_http_query(list->call->req, "namePrefix") : NULL;
+    struct listing *l = arg;
+    const struct atoll_api_call *call = l->list.call;
+    const char *prefix = call->req ? atoll_http_query(call->req, "namePrefix") : NULL;
     struct atoll_keyed e = {.created_unix_ms = v->created_unix_ms};
 
     if (prefix && strncmp(v->name, prefix, strlen(prefix)) != 0)
         return;
     (void)snprintf(e.id, sizeof(e.id), "%.64s", v->name);
-    atoll_vercel_list_add(list, NULL, &e);
+    atoll_vercel_list_add(&l->list, NULL, &e);
 }
 
 static void view_entry(struct atoll_json_out *out, const struct atoll_vercel_list *list,
                        const struct atoll_keyed *entry)
 {
+    const struct listing *l = ATOLL_CONTAINER_OF(list, struct listing, list);
+
     view(out, NULL, list->call->req ? project_of(list->call) : "", entry->id,
-         entry->created_unix_ms);
+         entry->created_unix_ms, l->users);
 }
 
 static void listed(void *arg, const struct atoll_error *error)
 {
-    struct atoll_vercel_list *list = arg;
+    struct listing *l = arg;
 
     /* Without a provider of volumes the list is empty. */
     if (error && error->kind != ATOLL_ERR_UNIMPLEMENTED) {
-        atoll_keyed_done(&list->entries);
-        atoll_api_fail(list->call, error);
+        atoll_keyed_done(&l->list.entries);
+        atoll_api_fail(l->list.call, error);
     } else {
-        atoll_vercel_list_reply(list, "drives", view_entry);
+        l->users = users_of(l->list.call);
+        atoll_vercel_list_reply(&l->list, "drives", view_entry);
+        json_decref(l->users);
     }
-    free(list);
+    free(l);
 }
 
 void atoll_vercel_drive_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                              size_t n ATOLL_UNUSED)
 {
-    struct atoll_vercel_list *list = atoll_api_alloc(sizeof(*list));
+    struct listing *l = atoll_api_alloc(sizeof(*l));
     struct atoll_error error;
 
-    if (atoll_vercel_list_begin(call, list, &error) < 0) {
-        free(list);
+    if (atoll_vercel_list_begin(call, &l->list, &error) < 0) {
+        free(l);
         atoll_api_fail(call, &error);
     } else {
-        atoll_volumes_list(call->engine, call->caller.tenant, NULL, add, listed, list);
+        atoll_volumes_list(call->engine, call->caller.tenant, NULL, add, listed, l);
     }
 }
 
