@@ -1,6 +1,7 @@
 """Files of Daytona's toolbox."""
 
 import email
+import http.client
 import json
 import re
 from urllib.parse import unquote
@@ -128,6 +129,18 @@ def test_a_path_is_never_an_option_of_a_search(box, name):
     assert box.ok("GET", "/files/search", path=name, pattern="*") == {"files": [name]}
     assert box.ok("GET", "/files/find", path=name, pattern="text") == [{"file": name, "line": 1, "content": "text"}]
     assert box.run("ls -d kept")["result"] == "kept\n"
+
+
+def test_an_early_answer_to_a_chunked_upload_closes_the_connection(box):
+    """The client may still be sending: its next request must not be taken for the rest of this one."""
+    part = b'--xx\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n'
+    with box.rest.socket() as sock:
+        sock.sendall(f"POST {box.base}/files/upload?path=/root/x HTTP/1.1\r\nHost: x\r\n"
+                     "Content-Type: multipart/form-data; boundary=xx\r\nTransfer-Encoding: chunked\r\n\r\n"
+                     f"{len(part) + 4:x}\r\n".encode() + part + b"data\r\n")
+        answer = http.client.HTTPResponse(sock)
+        answer.begin()
+        assert (answer.status, answer.getheader("Connection")) == (403, "close"), answer.read()
 
 
 def test_changes_are_watched(box):

@@ -130,6 +130,13 @@ for (const [name, sdk] of Object.entries(SDKS)) {
       await assert.rejects(fs.listFiles('d'), (error) => error.statusCode === 404)
     })
 
+    test('a refused upload does not take the next call with it', async () => {
+      for (let i = 0; i < 3; i++) {
+        await assert.rejects(fs.uploadFile(Buffer.alloc(1 << 20), '/root/x'), (error) => error.statusCode === 400)
+        assert.equal((await process.executeCommand('echo on')).result, 'on\n')
+      }
+    })
+
     test('a desktop is not offered', async () => {
       await assert.rejects(sandbox.computerUse.start(), (error) => error.statusCode === 503)
     })
