@@ -70,6 +70,9 @@ int atoll_store_drop_version(struct atoll_store *store, const char *id,
 /* With its versions and tags. */
 int atoll_store_drop_template(struct atoll_store *store, const char *owner, const char *name,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Gives the template with its versions another name, which is not in use, and removes its tags. */
+int atoll_store_rename_template(struct atoll_store *store, const char *owner, const char *name,
+                                const char *new_name, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_store_put_layer(struct atoll_store *store, const struct atoll_store_layer *row,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_store_drop_layer(struct atoll_store *store, const char *name,

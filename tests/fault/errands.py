@@ -129,6 +129,15 @@ def snapshot(walk, client, made):
 
 
 @errand(box)
+def retired_snapshot(walk, client, made):
+    """It goes after the sandbox that is made from it."""
+    client.post(f"/api/sandboxes/{made}/snapshots", {"name": "retired"})
+    other = client.create(template="retired")
+    client.call("DELETE", "/daytona/snapshots/retired", want=(200,))
+    client.delete(f"/api/sandboxes/{other}")
+
+
+@errand(box)
 def fork(walk, client, made):
     for other in client.post(f"/api/sandboxes/{made}/fork", {"count": 1})["sandboxes"]:
         client.delete(f"/api/sandboxes/{other['id']}")

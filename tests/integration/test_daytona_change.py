@@ -220,6 +220,45 @@ def test_the_user_is_that_of_daytona(daemon, control, make):
     assert control.delete(f"/daytona/sandbox/{forked.json['id']}").status == 200
 
 
+def layers(daemon):
+    return set(os.listdir(daemon.state / "layers"))
+
+
+def test_a_snapshot_goes_while_a_sandbox_of_it_lives(daemon, control, make):
+    before = layers(daemon)
+    first = make()
+    run(control, first, "echo one > file")
+    assert control.post(f"/daytona/sandbox/{first}/snapshot", {"name": "brief"}).status == 200
+    old = control.get("/daytona/snapshots/brief").json["id"]
+    copy = make(snapshot="brief")
+    assert control.delete(f"/daytona/snapshots/{old}").status == 200
+    for path in ("brief", old):
+        assert control.get(f"/daytona/snapshots/{path}").status == 404
+        assert control.delete(f"/daytona/snapshots/{path}").status == 404
+        assert control.post("/daytona/sandbox", {"snapshot": path}).status == 400
+    assert "brief" not in [one["name"] for one in control.get("/daytona/snapshots").json["items"]]
+    assert "brief" not in [one["name"] for one in control.get("/api/templates").json["templates"]]
+    assert [one["name"] for one in control.get("/api/snapshots").json["snapshots"] if "brief" in one["name"]] == []
+    # The sandbox does not notice: it is stopped and started, also by another daemon.
+    assert control.get(f"/daytona/sandbox/{copy}").json["snapshot"] == "brief"
+    killed(daemon)
+    assert control.get("/daytona/snapshots/brief").status == 404
+    assert control.post(f"/daytona/sandbox/{copy}/stop").status == 200
+    assert control.post(f"/daytona/sandbox/{copy}/start").status == 200
+    assert run(control, copy, "cat file") == "one"
+    # The name is free at once.
+    run(control, first, "echo two > file")
+    assert control.post(f"/daytona/sandbox/{first}/snapshot", {"name": "brief"}).status == 200
+    second = make(snapshot="brief")
+    assert run(control, second, "cat file") == "two"
+    # A delete is answered before all of the sandbox is gone; so is that of its snapshot.
+    assert control.delete(f"/daytona/sandbox/{second}").status == 200
+    assert control.delete("/daytona/snapshots/brief").status == 200
+    assert control.delete(f"/daytona/sandbox/{copy}").status == 200
+    assert control.delete(f"/daytona/sandbox/{first}").status == 200
+    wait_until(lambda: layers(daemon) <= before, 20, lambda: layers(daemon) - before)
+
+
 def test_another_user_is_the_one_that_was_asked_for(control, make):
     for user, home in (("user", "/home/user"), ("root", "/root")):
         name = make(user=user)

@@ -1654,6 +1654,18 @@ void atoll_templates_remove(struct atoll_engine *engine, const char *owner, cons
     fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
 }
 
+void atoll_templates_retire(struct atoll_engine *engine, const char *owner, const char *name,
+                            atoll_done_fn *done, void *arg)
+{
+    atoll_templates_remove(engine, owner, name, done, arg);
+}
+
+bool atoll_template_is_retired(const char *name)
+{
+    (void)name;
+    return false;
+}
+
 /* Sandboxes that wait for builds: none is stored. */
 
 int atoll_make_waiting_put(struct atoll_engine *engine, const struct atoll_store_waiting *row,

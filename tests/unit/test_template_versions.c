@@ -351,6 +351,75 @@ static void leftovers(void **state)
     open_engine();
 }
 
+/* The first template of the list of all that are not built in, or "". */
+static const char *listed(void)
+{
+    static struct atoll_template_view view;
+
+    for (size_t pos = 0; atoll_templates_next(&engine, &pos, &view);)
+        if (view.kind != ATOLL_TEMPLATE_HOST)
+            return view.name;
+    return "";
+}
+
+static void count_done(void *arg, const struct atoll_error *error)
+{
+    assert_null(error);
+    ++*(int *)arg;
+}
+
+static void retired(void **state)
+{
+    struct atoll_template_view view;
+    struct atoll_version *used;
+    struct atoll_error err;
+    char id[ATOLL_VERSION_ID_LEN + 1], reference[100];
+    int done = 0;
+
+    (void)state;
+    (void)layer("old", 1);
+    view = add("acme", "app", "latest first", "old");
+    memcpy(id, view.id, sizeof(id));
+    (void)snprintf(reference, sizeof(reference), "app@sha256:%s", view.digest);
+    (void)layer("new", 1);
+    (void)add("acme", "app", NULL, "new");
+    used = atoll_map_get(&engine.template_tables.versions, id);
+    used->pins++;
+    atoll_layer_release(&engine, "old");
+    atoll_layer_release(&engine, "new");
+    atoll_templates_retire(&engine, "acme", "app", count_done, &done);
+    assert_int_equal(done, 1);
+    wait_a_bit();
+    assert_string_equal(dropped, "new "); /* which is not used */
+    assert_string_equal(listed(), "");
+    resolves("acme", "app", NULL);
+    resolves("acme", "app:first", NULL);
+    resolves("acme", reference, NULL);
+    assert_int_equal(atoll_version_find(&engine, id, &view, &err), 0);
+    assert_true(strncmp(view.name, "app~", 4) == 0 && atoll_template_is_retired(view.name));
+    assert_int_equal(atoll_template_resolve(&engine, "acme", view.name, &view, &err), -EINVAL);
+
+    /* The name is free, and what has it now is another template. */
+    (void)layer("other", 1);
+    (void)add("acme", "app", NULL, "other");
+    resolves("acme", "app", "other");
+    used->pins--;
+    close_engine();
+    open_engine();
+    assert_int_equal(atoll_version_find(&engine, id, &view, &err), 0);
+    resolves("acme", "app", "other");
+    atoll_templates_collect_soon(&engine);
+    wait_a_bit();
+    assert_true(atoll_version_find(&engine, id, &view, &err) < 0);
+    assert_string_equal(dropped, "new old ");
+    assert_string_equal(listed(), "app");
+
+    /* If nothing uses it, it is removed before done is called. */
+    atoll_templates_retire(&engine, "acme", "app", count_done, &done);
+    assert_int_equal(done, 2);
+    assert_string_equal(dropped, "new old other ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +431,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(cached_steps, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_step_whose_layer_is_gone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(leftovers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(retired, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -162,7 +162,7 @@ int atoll_daytona_snapshot_find(const struct atoll_api_call *call, const char *t
     const char *tenant = call->caller.tenant;
 
     if (atoll_version_find(call->engine, text, ret, err) == 0 &&
-        atoll_template_may_use(ret, tenant))
+        atoll_template_may_use(ret, tenant) && !atoll_template_is_retired(ret->name))
         return 0;
     if (atoll_template_is_reference(text) &&
         atoll_template_resolve(call->engine, tenant, text, ret, err) == 0)

@@ -468,7 +468,7 @@ void atoll_daytona_snapshot_remove(struct atoll_api_call *call, const uint8_t *b
     struct atoll_template_view t;
 
     if (find_own(call, &t))
-        atoll_templates_remove(call->engine, t.owner, t.name, gone, call);
+        atoll_templates_retire(call->engine, t.owner, t.name, gone, call);
 }
 
 static void activated(void *arg, const struct atoll_error *error)

@@ -96,6 +96,7 @@ int atoll_capture_check(struct atoll_sandbox *s, struct atoll_error *err)
 static void capture_free(struct capture *c)
 {
     c->parent->pins--;
+    atoll_templates_collect_soon(c->engine); /* it may have been retired meanwhile */
     if (c->layers)
         atoll_layers_release(c->engine, c->layers);
     free(c->layers);

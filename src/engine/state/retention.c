@@ -31,7 +31,8 @@ static size_t collect(struct atoll_engine *engine, struct atoll_version **found,
     size_t pos = 0, n = 0;
 
     while ((v = atoll_map_next(&engine->template_tables.versions, &pos)) != NULL && n < most)
-        if (strcmp(v->source, ATOLL_SOURCE_SNAPSHOT) == 0)
+        if (strcmp(v->source, ATOLL_SOURCE_SNAPSHOT) == 0 &&
+            !atoll_template_is_retired(v->tmpl->name))
             found[n++] = v;
     qsort(found, n, sizeof(*found), by_tenant_and_age);
     return n;

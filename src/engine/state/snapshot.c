@@ -18,7 +18,8 @@ struct snapshot {
 
 static bool is_snapshot(const struct atoll_version *v)
 {
-    return strcmp(v->source, ATOLL_SOURCE_SNAPSHOT) == 0;
+    return strcmp(v->source, ATOLL_SOURCE_SNAPSHOT) == 0 &&
+           !atoll_template_is_retired(v->tmpl->name);
 }
 
 /* Those that are being made included. */

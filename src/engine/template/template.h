@@ -138,6 +138,14 @@ int atoll_template_share(struct atoll_engine *engine, const char *owner, const c
 void atoll_templates_remove(struct atoll_engine *engine, const char *owner, const char *reference,
                             void (*done)(void *arg, const struct atoll_error *error), void *arg);
 
+/* Removes the template as a name: no request finds it or its versions any more, and the name is free. Its
+ * versions that sandboxes use are removed after their last sandbox; clients see the template of these sandboxes
+ * as NAME~ID, which is no reference. done is called at once if there are any, else as by
+ * atoll_templates_remove(). NOT_FOUND, FAILED_PRECONDITION for the host's template. */
+void atoll_templates_retire(struct atoll_engine *engine, const char *owner, const char *name,
+                            void (*done)(void *arg, const struct atoll_error *error), void *arg);
+bool atoll_template_is_retired(const char *name);
+
 /* --- layers --- */
 
 struct atoll_layer_facts {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/memory.h"
+#include "base/rand.h"
 #include "base/switches.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
@@ -118,9 +119,10 @@ bool atoll_version_has_tag(const struct atoll_version *v)
 
 bool atoll_version_is_temporary(const struct atoll_version *v)
 {
-    return (strcmp(v->source, ATOLL_SOURCE_FORK) == 0 ||
-            strcmp(v->source, ATOLL_SOURCE_FORKING) == 0) &&
-           !atoll_version_has_tag(v);
+    bool is_of_fork =
+        strcmp(v->source, ATOLL_SOURCE_FORK) == 0 || strcmp(v->source, ATOLL_SOURCE_FORKING) == 0;
+
+    return atoll_template_is_retired(v->tmpl->name) || (is_of_fork && !atoll_version_has_tag(v));
 }
 
 size_t atoll_version_sandboxes(struct atoll_engine *engine, const struct atoll_version *v)
@@ -436,4 +438,56 @@ void atoll_templates_remove(struct atoll_engine *engine, const char *owner, cons
     } else {
         remove_all(engine, t, done, arg);
     }
+}
+
+/* Retired templates: their names have a character that no name in a request may have. */
+
+#define RETIRED '~'
+
+bool atoll_template_is_retired(const char *name)
+{
+    return strchr(name, RETIRED) != NULL;
+}
+
+static bool is_used(struct atoll_engine *engine, const struct atoll_template *t)
+{
+    ATOLL_LIST_FOREACH (&t->versions, node)
+        if (atoll_version_sandboxes(engine, version_at(node)) > 0 || version_at(node)->pins > 0)
+            return true;
+    return false;
+}
+
+static int retire(struct atoll_engine *engine, struct atoll_template *t, struct atoll_error *err)
+{
+    char name[sizeof(t->name)], id[17];
+    int r;
+
+    atoll_rand_id(id, sizeof(id) - 1);
+    (void)snprintf(name, sizeof(name), "%.200s%c%s", t->name, RETIRED, id);
+    r = atoll_store_rename_template(engine->config.store, t->owner, t->name, name, err);
+    if (r < 0)
+        return r;
+    ATOLL_LIST_FOREACH (&t->tags, node)
+        atoll_tag_remove(engine, tag_at(node));
+    ATOLL_LIST_FOREACH (&t->versions, node)
+        atoll_pool_leave_version(engine, version_at(node));
+    (void)atoll_map_remove(&tables(engine)->templates, t->key);
+    memcpy(t->name, name, sizeof(name));
+    key_of(t->owner, t->name, t->key, sizeof(t->key));
+    if (atoll_map_put(&tables(engine)->templates, t->key, t) < 0)
+        abort();
+    atoll_templates_collect_soon(engine);
+    return 0;
+}
+
+void atoll_templates_retire(struct atoll_engine *engine, const char *owner, const char *name,
+                            atoll_done_fn *done, void *arg)
+{
+    struct atoll_template *t = atoll_template_get(engine, owner, name);
+    struct atoll_error err;
+
+    if (t && t != tables(engine)->host->tmpl && is_used(engine, t))
+        done(arg, retire(engine, t, &err) < 0 ? &err : NULL);
+    else
+        atoll_templates_remove(engine, owner, name, done, arg);
 }

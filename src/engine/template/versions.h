@@ -38,7 +38,7 @@ struct atoll_version {
 #define ATOLL_SOURCE_FORK "fork"
 /* Not all of its sandboxes exist yet: the next daemon removes those that do. */
 #define ATOLL_SOURCE_FORKING "forking"
-/* Whether it is of a fork, and no tag keeps it. */
+/* Whether it is of a fork, and no tag keeps it, or of a retired template. */
 bool atoll_version_is_temporary(const struct atoll_version *v);
 
 struct atoll_tag {

@@ -217,6 +217,39 @@ int atoll_store_drop_template(struct atoll_store *store, const char *owner, cons
     return r < 0 ? r : atoll_db_end(db, run_all(db, sql, owner, name, err), err);
 }
 
+static int rename_rows(struct atoll_db *db, const char *sql, const char *owner, const char *name,
+                       const char *new_name, struct atoll_error *err)
+{
+    sqlite3_stmt *stmt;
+    int r = atoll_db_prepare(db, sql, &stmt, err);
+
+    if (r < 0)
+        return r;
+    atoll_db_bind_text(stmt, 1, owner);
+    atoll_db_bind_text(stmt, 2, name);
+    atoll_db_bind_text(stmt, 3, new_name);
+    return atoll_db_run(db, stmt, err);
+}
+
+int atoll_store_rename_template(struct atoll_store *store, const char *owner, const char *name,
+                                const char *new_name, struct atoll_error *err)
+{
+    static const char drop_tags[] = "DELETE FROM template_tags WHERE owner = ? AND name = ?";
+    static const char *const sql[] = {
+        "UPDATE template_versions SET name = ?3 WHERE owner = ?1 AND name = ?2",
+        "UPDATE templates SET name = ?3 WHERE owner = ?1 AND name = ?2",
+    };
+    struct atoll_db *db = atoll_db_of(store);
+    int r = atoll_db_begin(db, "rename_template", err);
+
+    if (r < 0)
+        return r;
+    r = atoll_db_run_with(db, drop_tags, owner, name, err);
+    for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(sql); i++)
+        r = rename_rows(db, sql[i], owner, name, new_name, err);
+    return atoll_db_end(db, r, err);
+}
+
 int atoll_store_put_layer(struct atoll_store *store, const struct atoll_store_layer *row,
                           struct atoll_error *err)
 {

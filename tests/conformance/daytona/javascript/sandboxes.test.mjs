@@ -167,10 +167,11 @@ for (const [name, sdk] of Object.entries(SDKS))
       await (sandbox.createSnapshot ?? sandbox._experimental_createSnapshot).call(sandbox, called)
       const copy = await create({ snapshot: called })
       assert.equal((await copy.process.executeCommand('cat file')).result.trim(), 'one')
+      await daytona.snapshot.delete(await daytona.snapshot.get(called))
+      await assert.rejects(daytona.snapshot.get(called), sdk.DaytonaNotFoundError)
+      await assert.rejects(create({ snapshot: called }), /not found/)
+      assert.equal((await copy.process.executeCommand('cat file')).result.trim(), 'one')
       for (const made of [forked, copy]) await made.delete()
-      // Delete answers before the last of a sandbox is cleared away: until then its snapshot is in use.
-      const kept = await daytona.snapshot.get(called)
-      await until(() => daytona.snapshot.delete(kept).then(() => true, () => false), 'the snapshot can go')
     })
 
     test('a build that fails says why', async () => {
