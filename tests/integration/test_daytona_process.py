@@ -186,8 +186,13 @@ def test_own_directory_variables_and_time_of_a_command(box):
     begin = time.monotonic()
     answer = box.call("POST", "/process/session/s/exec",
                       {"command": "echo begun; sleep 61; echo never", "timeout": 1})
-    assert answer.json["stdout"] == "begun\n"
+    assert (answer.json["stdout"], answer.json["stderr"]) == ("begun\n", "")
     assert refused(answer, 408, "PROCESS_EXECUTION_TIMEOUT")
+    logs = box.logs(session, answer.json["cmdId"])
+    assert (logs["stdout"], logs["stderr"]) == ("begun\n", "")
+    own = box.say(session, "echo mine >&2; kill -9 $$", cwd="/tmp")
+    assert (own["exitCode"], own["stderr"]) == (137, "mine\n")
+    assert "nowhere" in box.say(session, "true", cwd="/nowhere")["stderr"]
     assert box.say(session, "echo goes on")["stdout"] == "goes on\n"
     assert time.monotonic() - begin < 40
     assert "sleep 61" not in box.run("ps -eo args")["result"]

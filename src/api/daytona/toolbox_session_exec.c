@@ -4,7 +4,8 @@
  *
  * A command with a directory, variables or a time limit of its own runs in a second shell that the
  * session's shell starts, so that they hold for this command only. That shell has the relay's mark
- * (ATOLL_EXEC): when the time is up, the agent kills it with the relay.
+ * (ATOLL_EXEC): when the time is up, the agent kills it with the relay. What the session's shell then has to say
+ * about the killed one goes to its own stderr: only the second shell has the relay's.
  */
 #include <errno.h>
 #include <signal.h>
@@ -264,9 +265,11 @@ static int add_own_shell(struct command *c, uint32_t pid)
 
 static int add_eval(struct command *c)
 {
-    int r = atoll_buf_appends(&c->line, "eval ");
+    int r = atoll_buf_appends(&c->line, "{ eval ");
 
-    return r < 0 ? r : add_text(c, c->text);
+    if (r == 0)
+        r = add_text(c, c->text);
+    return r < 0 ? r : atoll_buf_appends(&c->line, "\n}");
 }
 
 /* The relay is ready when it has descriptor 5. */
@@ -275,14 +278,14 @@ static int write_line(struct command *c, uint32_t pid)
     bool is_own = c->cwd || c->env || c->envs || c->timeout;
     int r = atoll_buf_appendf(&c->line,
                               "while [ -d /proc/%u ] && ! [ -e /proc/%u/fd/5 ]; do :; done;"
-                              " _atoll=%u; { ",
+                              " _atoll=%u; ",
                               pid, pid, pid);
 
     if (r == 0)
         r = is_own ? add_own_shell(c, pid) : add_eval(c);
     if (r == 0)
         r = atoll_buf_appendf(&c->line,
-                              "\n} </proc/%u/fd/3 >/proc/%u/fd/1 2>/proc/%u/fd/2;"
+                              " </proc/%u/fd/3 >/proc/%u/fd/1 2>/proc/%u/fd/2;"
                               " printf '%%s\\n' \"$?\" >/proc/%u/fd/4; _atoll=\n",
                               pid, pid, pid, pid);
     return r < 0 ? r : atoll_buf_append(&c->line, "", 1);
