@@ -713,6 +713,9 @@ void atoll_upload_drop(struct atoll_upload *upload);
 typedef void atoll_connected_fn(void *arg, int fd, const struct atoll_error *error);
 void atoll_engine_connect(struct atoll_engine *engine, const char *id, uint16_t port,
                           atoll_connected_fn *done, void *arg);
+/* Whether a socket that listens at this port in the sandbox belongs to its network (sys/netspace.h): then no program
+ * of the sandbox can listen there. */
+bool atoll_engine_is_network_port(struct atoll_engine *engine, const char *id, unsigned port);
 /* Closes a descriptor that came from that sandbox, which may be gone. A worker thread closes it,
  * since close may block. */
 void atoll_engine_discard(struct atoll_engine *engine, const char *id, int fd);

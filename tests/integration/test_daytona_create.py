@@ -90,6 +90,24 @@ def test_a_proxy_of_http_is_in_the_environment(control, make):
         "1", *["http://me:secret@proxy.test:3128"] * 2, "mine", "http://me:secret@proxy.test:3128"]
 
 
+def test_the_listener_of_the_network_is_not_a_port_of_the_sandbox(control, make):
+    name = make(domainAllowList="a.test")
+    inside = run(control, name, "cat /proc/net/tcp6")
+    assert ":FFFA " in inside, inside  # ATOLL_NETSPACE_PORT
+    assert control.get(f"/daytona/toolbox/{name}/port").json == {"ports": []}
+    session = f"/daytona/toolbox/{name}/process/session"
+    assert control.post(session, {"sessionId": "s"}).status == 201
+    assert control.post(f"{session}/s/exec", {"command": "python3 -m http.server 65529", "runAsync": True}).status == 202
+    wait_until(lambda: control.get(f"/daytona/toolbox/{name}/port").json == {"ports": [65529]}, 20, lambda: "no server")
+    # In a sandbox without a network it is a port like any other.
+    name = control.post("/api/sandboxes", {}).json["id"]
+    session = f"/daytona/toolbox/{name}/process/session"
+    assert control.post(session, {"sessionId": "s"}).status == 201
+    assert control.post(f"{session}/s/exec", {"command": "python3 -m http.server 65530", "runAsync": True}).status == 202
+    wait_until(lambda: control.get(f"/daytona/toolbox/{name}/port").json == {"ports": [65530]}, 20, lambda: "no server")
+    assert control.delete(f"/api/sandboxes/{name}").status == 204
+
+
 def test_a_proxy_of_socks_is_in_the_policy_and_stays_there(control, make):
     name = make(outboundProxyUrl="socks5://me:secret@proxy.test:1080", domainAllowList="a.test")
     assert control.get(f"{BOX}/{name}").json["outboundProxyUrl"] == "socks5://proxy.test:1080"

@@ -1296,6 +1296,14 @@ void atoll_engine_connect(struct atoll_engine *engine, const char *id, uint16_t 
     done(arg, ATOLL_NO_FD, &error);
 }
 
+bool atoll_engine_is_network_port(struct atoll_engine *engine, const char *id, unsigned port)
+{
+    (void)engine;
+    (void)id;
+    (void)port;
+    return false;
+}
+
 /* Nothing ever happens here. */
 int atoll_engine_set_tool_policy(struct atoll_engine *engine, const char *id, const char *json,
                                  struct atoll_error *err)

@@ -119,7 +119,7 @@ static unsigned port_of(const char *line)
     return state == 0x0a && port <= UINT16_MAX ? port : 0;
 }
 
-static void write_ports(struct atoll_json_out *out, char *text)
+static void write_ports(struct atoll_json_out *out, const struct atoll_api_call *call, char *text)
 {
     uint8_t seen[(UINT16_MAX + 1) / 8] = {0};
     char *rest = NULL;
@@ -130,7 +130,8 @@ static void write_ports(struct atoll_json_out *out, char *text)
         seen[port / 8] |= (uint8_t)(1u << (port % 8));
     }
     for (port = 1; port <= UINT16_MAX; port++)
-        if (seen[port / 8] & (1u << (port % 8)))
+        if (seen[port / 8] & (1u << (port % 8)) &&
+            !atoll_engine_is_network_port(call->engine, call->params.id, port))
             atoll_json_u64(out, NULL, port);
 }
 
@@ -145,7 +146,7 @@ static void ports_read(void *arg, const struct atoll_exec_result *result ATOLL_U
     if (atoll_api_reply_begin(p->call, error, &buf, &out)) {
         atoll_json_open(&out, NULL, '{');
         atoll_json_open(&out, "ports", '[');
-        write_ports(&out, (char *)(uintptr_t)atoll_buf_str(&p->output.bytes));
+        write_ports(&out, p->call, (char *)(uintptr_t)atoll_buf_str(&p->output.bytes));
         atoll_json_close(&out, ']');
         atoll_json_close(&out, '}');
         atoll_api_reply(p->call, 200, &out);

@@ -189,10 +189,12 @@ static void on_ports(struct trial *t, bool ran)
     size_t n = 0;
 
     while (ran && next_value(&pos, "port", hex, sizeof(hex)) && n + 8 < sizeof(list)) {
+        unsigned number = strtoul(hex, NULL, 16) & 0xffff;
         char port[8];
 
-        (void)snprintf(port, sizeof(port), "%u", (unsigned)(strtoul(hex, NULL, 16) & 0xffff));
-        if (!atoll_words_have(list, port))
+        (void)snprintf(port, sizeof(port), "%u", number);
+        if (!atoll_words_have(list, port) &&
+            !atoll_engine_is_network_port(t->engine, t->sandbox_id, number))
             n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", n ? " " : "", port);
     }
     add(t, "ports", *list ? "ok" : "absent", *list ? list : "it does not listen", -1);

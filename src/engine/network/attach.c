@@ -4,6 +4,7 @@
 #include "base/switches.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
+#include "sys/netspace.h"
 
 /*
  * The life of sandboxes in atoll-egress. A sandbox with a network has an attachment while it runs or is
@@ -26,6 +27,13 @@ struct putting {
 bool atoll_network_serves(const struct atoll_sandbox *s)
 {
     return s->spec.network != ATOLL_NETWORK_NONE && s->provider->ops->caps(s->provider)->sockets;
+}
+
+bool atoll_engine_is_network_port(struct atoll_engine *engine, const char *id, unsigned port)
+{
+    const struct atoll_sandbox *s = atoll_map_get(&engine->sandboxes, id);
+
+    return port == ATOLL_NETSPACE_PORT && s && atoll_network_serves(s);
 }
 
 static void enqueue(struct atoll_networks *n, struct atoll_attachment *a)
