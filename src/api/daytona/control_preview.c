@@ -123,6 +123,18 @@ static void write_url(const struct atoll_api *api, uint16_t port, const char *la
     (void)snprintf(out, cap, "%.*s", (int)(n > 0 ? n - 1 : 0), url); /* without the slash */
 }
 
+void atoll_daytona_preview_template(const struct atoll_api *api, char *out, size_t cap)
+{
+    char url[ATOLL_PREVIEW_URL_MAX];
+    const char *rest;
+
+    write_url(api, 1, "{{sandboxId}}", url, sizeof(url));
+    rest = strstr(url, "://1-");
+    *out = '\0';
+    if (rest)
+        (void)snprintf(out, cap, "%.*s://{{PORT}}-%s", (int)(rest - url), url, rest + 5);
+}
+
 static uint16_t port_of(const struct atoll_api_call *call)
 {
     uint64_t port = 0;

@@ -55,6 +55,9 @@ int64_t atoll_daytona_last_activity(const struct atoll_api *api,
 bool atoll_daytona_is_backing_up(const struct atoll_api *api, const char *sandbox_id);
 void atoll_daytona_set_backing_up(const struct atoll_api *api, const char *sandbox_id, bool on);
 
+/* control_preview.c: "http://{{PORT}}-{{sandboxId}}.DOMAIN:PORT"; "" without a listener. */
+void atoll_daytona_preview_template(const struct atoll_api *api, char *out, size_t cap);
+
 /* control_backup.c: removes the backup of a sandbox that has ended, if there is one. */
 #define ATOLL_DAYTONA_BACKUP "backup-" /* name of the snapshot, with the id of the sandbox */
 void atoll_daytona_drop_backup(struct atoll_engine *engine, const char *owner,

@@ -20,7 +20,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    BASE "/socket.io/",         PUBLIC, NONE, atoll_daytona_socketio, NULL},
 
     {ATOLL_GET,    BASE "/regions",            READ,  NONE, atoll_daytona_regions, NULL},
-    {ATOLL_GET,    BASE "/shared-regions",     READ,  NONE, atoll_daytona_regions, NULL},
+    {ATOLL_GET,    BASE "/shared-regions",     PUBLIC, NONE, atoll_daytona_regions, NULL},
     {ATOLL_GET,    BASE "/organizations",      READ,  NONE, atoll_daytona_organizations, NULL},
     {ATOLL_GET,    BASE "/organizations/{key}", READ, NONE, atoll_daytona_organization, NULL},
     {ATOLL_GET,    BASE "/api-keys/current",   READ,  NONE, atoll_daytona_current_key, NULL},

@@ -1,6 +1,7 @@
 """The control plane, method by method, with the synchronous client and the asynchronous one."""
 
 import asyncio
+import os
 import shlex
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import sys
 import pytest
 from daytona import (AsyncDaytona, CreateSandboxFromImageParams, CreateSnapshotParams, DaytonaError,
                      DaytonaNotFoundError, Image)
+from daytona_api_client import ApiClient, ApiKeysApi, ConfigApi, Configuration, OrganizationsApi, RegionsApi
 
 
 def test_create_returns_a_running_sandbox(create, unique):
@@ -102,6 +104,28 @@ def test_volumes(daytona, unique):
     daytona.volume.delete(daytona.volume.get(unique))
     with pytest.raises(DaytonaNotFoundError):
         daytona.volume.get(unique)
+
+
+def test_the_service_and_the_account():
+    """The generated client checks every member that Daytona's description requires."""
+    configuration = Configuration(host=os.environ["DAYTONA_API_URL"], access_token=os.environ["DAYTONA_API_KEY"])
+    with ApiClient(configuration) as client:
+        config = ConfigApi(client).config_controller_get_config()
+        assert config.proxy_toolbox_url.endswith("/toolbox") and not config.announcements
+        assert "//{{PORT}}-{{sandboxId}}." in config.proxy_template_url
+        organizations = OrganizationsApi(client)
+        (own,) = organizations.list_organizations()
+        assert organizations.get_organization(own.id) == own and not own.suspended
+        assert [region.id for region in [*organizations.list_available_regions(), *RegionsApi(client).list_shared_regions()]] == ["us"] * 2
+        assert ApiKeysApi(client).get_current_api_key().permissions
+
+
+def test_measurements(create):
+    sandbox = create()
+    assert sandbox.get_metrics_latest().mem_used > 0
+    with pytest.raises(DaytonaError, match="not kept") as caught:
+        sandbox.get_metrics()
+    assert caught.value.status_code == 501
 
 
 def test_asynchronous_client():
