@@ -44,8 +44,9 @@ enum proof { PROOF_NONE, PROOF_PUBLIC, PROOF_HEADER, PROOF_QUERY, PROOF_COOKIE }
 struct visit {
     struct atoll_preview_server *server;
     struct atoll_preview_name name;
-    bool by_path;  /* below a path of the API's own host */
-    char base[96]; /* that path, without a slash at its end */
+    bool by_path;                    /* below a path of the API's own host */
+    char base[96];                   /* that path, without a slash at its end */
+    atoll_preview_failed_fn *answer; /* of a facade; or NULL */
     char token[ATOLL_PREVIEW_TOKEN_LEN + 1];
     char *scratch; /* owned: a rewritten header */
     struct atoll_trace trace;
@@ -167,10 +168,10 @@ static int failed(void *arg, struct atoll_http_request *req, const struct atoll_
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++)
         if (rows[i].kind == error->kind)
-            return atoll_preview_page(req, rows[i].page, v->name.port);
+            return atoll_preview_page(req, rows[i].page, v->name.port, v->answer);
     atoll_log(ATOLL_LOG_ERROR, "preview failed", "sandbox", v->name.sandbox_id, "error",
               error->text, "request_id", v->request_id, "trace_id", v->trace.id, NULL);
-    return atoll_preview_page(req, ATOLL_PREVIEW_BROKEN, v->name.port);
+    return atoll_preview_page(req, ATOLL_PREVIEW_BROKEN, v->name.port, v->answer);
 }
 
 static void done(void *arg, const struct atoll_proxy_outcome *outcome)
@@ -320,7 +321,8 @@ static void choose_request_id(struct visit *v, const struct atoll_http_request *
 
 static void refuse(struct visit *v, struct atoll_http_request *req, enum atoll_preview_page page)
 {
-    struct atoll_proxy_outcome outcome = {.status = atoll_preview_page(req, page, v->name.port)};
+    struct atoll_proxy_outcome outcome = {
+        .status = atoll_preview_page(req, page, v->name.port, v->answer)};
 
     done(v, &outcome);
 }
@@ -401,7 +403,8 @@ static void visit(struct atoll_preview_server *server, struct atoll_http_request
 }
 
 static void pass(struct atoll_api *api, struct atoll_http_request *req, const char *sandbox_id,
-                 uint16_t port, const char *base, const char *target)
+                 uint16_t port, const char *base, const char *target,
+                 atoll_preview_failed_fn *answer)
 {
     struct atoll_preview_name name = {.port = port};
     struct visit *v;
@@ -409,6 +412,7 @@ static void pass(struct atoll_api *api, struct atoll_http_request *req, const ch
     (void)snprintf(name.sandbox_id, sizeof(name.sandbox_id), "%s", sandbox_id);
     v = begin(api->preview, req, &name, *base != '\0');
     (void)snprintf(v->base, sizeof(v->base), "%s", base);
+    v->answer = answer;
     if (api->draining)
         refuse(v, req, ATOLL_PREVIEW_ENDING);
     else
@@ -418,19 +422,19 @@ static void pass(struct atoll_api *api, struct atoll_http_request *req, const ch
 void atoll_preview_pass(struct atoll_api *api, struct atoll_http_request *req,
                         const char *sandbox_id, uint16_t port, const char *target)
 {
-    pass(api, req, sandbox_id, port, "", target);
+    pass(api, req, sandbox_id, port, "", target, NULL);
 }
 
 void atoll_preview_pass_below(struct atoll_api *api, struct atoll_http_request *req,
                               const char *sandbox_id, uint16_t port, const char *base,
-                              const char *target)
+                              const char *target, atoll_preview_failed_fn *answer)
 {
-    pass(api, req, sandbox_id, port, base, target);
+    pass(api, req, sandbox_id, port, base, target, answer);
 }
 
 void atoll_preview_refuse(struct atoll_http_request *req)
 {
-    (void)atoll_preview_page(req, ATOLL_PREVIEW_UNKNOWN, 0);
+    (void)atoll_preview_page(req, ATOLL_PREVIEW_UNKNOWN, 0, NULL);
 }
 
 /* Dispatch by Host header and path. */
@@ -445,7 +449,7 @@ bool atoll_preview_serve(struct atoll_preview_server *server, struct atoll_http_
 
     host = host ? host : "";
     if (authority && (strlen(host) != n || strncasecmp(host, authority, n) != 0)) {
-        (void)atoll_preview_page(req, ATOLL_PREVIEW_TWO_HOSTS, 0);
+        (void)atoll_preview_page(req, ATOLL_PREVIEW_TWO_HOSTS, 0, NULL);
         return true;
     }
     if (atoll_preview_parse_host(host, domain, &name)) {
@@ -457,7 +461,7 @@ bool atoll_preview_serve(struct atoll_preview_server *server, struct atoll_http_
         /* On the unix socket any other name is accepted: browsers cannot connect to it. */
         if (lost || !atoll_http_peer(req)->is_unix) {
             (void)atoll_preview_page(req, lost ? ATOLL_PREVIEW_UNKNOWN : ATOLL_PREVIEW_MISDIRECTED,
-                                     0);
+                                     0, NULL);
             return true;
         }
     }

@@ -32,11 +32,13 @@ bool atoll_preview_serve(struct atoll_preview_server *server, struct atoll_http_
  * credentials in the target. Previews must be enabled. */
 void atoll_preview_pass(struct atoll_api *api, struct atoll_http_request *req,
                         const char *sandbox_id, uint16_t port, const char *target);
+/* Answers a request that could not be passed on, in the format of a facade. */
+typedef void atoll_preview_failed_fn(struct atoll_http_request *req, int status, const char *text);
 /* The same for a target below the path `base` of the API's own host: as below /preview/, credentials and
  * cookies are removed, and pages have an opaque origin. */
 void atoll_preview_pass_below(struct atoll_api *api, struct atoll_http_request *req,
                               const char *sandbox_id, uint16_t port, const char *base,
-                              const char *target);
+                              const char *target, atoll_preview_failed_fn *answer);
 /* Answers as a preview does that does not exist. */
 void atoll_preview_refuse(struct atoll_http_request *req);
 /* Number of requests and tunnels in progress. */

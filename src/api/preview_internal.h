@@ -1,4 +1,5 @@
 #pragma once
+#include "api/preview.h"
 #include "net/http_server.h"
 
 /* preview_page.c: responses made by the daemon, not by the sandbox. */
@@ -15,6 +16,7 @@ enum atoll_preview_page {
     ATOLL_PREVIEW_TOO_LARGE,   /* 431 */
 };
 
-/* Sends HTML to clients that accept it, else JSON. Ends the request and returns the status.
- * port: for pages whose text names the port. */
-int atoll_preview_page(struct atoll_http_request *req, enum atoll_preview_page page, unsigned port);
+/* Sends HTML to clients that accept it, else JSON; with `answer` what it makes of the text. Ends the request and
+ * returns the status. port: for pages whose text names the port. */
+int atoll_preview_page(struct atoll_http_request *req, enum atoll_preview_page page, unsigned port,
+                       atoll_preview_failed_fn *answer);

@@ -56,7 +56,8 @@ static int make_html(char *out, size_t cap, const struct page *page, const char 
                     page->hint ? page->hint : "");
 }
 
-int atoll_preview_page(struct atoll_http_request *req, enum atoll_preview_page which, unsigned port)
+int atoll_preview_page(struct atoll_http_request *req, enum atoll_preview_page which, unsigned port,
+                       atoll_preview_failed_fn *answer)
 {
     const struct page *page = &pages[which];
     char message[200], html[1200];
@@ -71,6 +72,10 @@ int atoll_preview_page(struct atoll_http_request *req, enum atoll_preview_page w
     (void)atoll_http_set_header(req, "Cache-Control", "no-store");
     if (page->refresh)
         (void)atoll_http_set_header(req, "Retry-After", "2");
+    if (answer) {
+        answer(req, page->status, message);
+        return page->status;
+    }
     n = wants_html(req) ? make_html(html, sizeof(html), page, message) : 0;
     if (n > 0 && (size_t)n < sizeof(html))
         atoll_http_respond(req, page->status, "text/html; charset=utf-8", html, (size_t)n);

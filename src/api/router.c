@@ -6,6 +6,7 @@
 #include "base/text.h"
 
 #define REST "{path}"
+#define REST_OR_NONE "{rest}"
 
 static bool is_port(const char *text)
 {
@@ -39,12 +40,14 @@ static bool path_matches(const char *pattern, const char *path)
         size_t n = segment_len(pattern), m = segment_len(path);
         if (strcmp(pattern, REST) == 0)
             return *path != '\0';
+        if (strcmp(pattern, REST_OR_NONE) == 0)
+            return true;
         if (*pattern == '{' ? m == 0 : n != m || memcmp(pattern, path, n) != 0)
             return false;
         pattern += n;
         path += m;
         if (*pattern != *path)
-            return false;
+            return *path == '\0' && strcmp(pattern, "/" REST_OR_NONE) == 0;
         if (*pattern == '\0')
             return true;
         pattern++;
@@ -88,7 +91,7 @@ static int take_params(const struct atoll_routes *table, struct atoll_route_para
         size_t n = segment_len(pattern), m = segment_len(path);
         const struct atoll_param_kind *kind;
         int r = 0;
-        if (strcmp(pattern, REST) == 0) {
+        if (strcmp(pattern, REST) == 0 || strcmp(pattern, REST_OR_NONE) == 0) {
             params->path = path;
             return 0;
         }
@@ -103,7 +106,7 @@ static int take_params(const struct atoll_routes *table, struct atoll_route_para
         if (r < 0 || pattern[n] == '\0')
             return r;
         pattern += n + 1;
-        path += m + 1;
+        path += m + (path[m] == '/');
     }
 }
 

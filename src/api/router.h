@@ -15,7 +15,8 @@ struct atoll_api_call;
 struct atoll_route {
     enum atoll_http_method method;
     /* Literal segments and parameters. {id}, {exec} and {session} are ids; {port} is a port; {name}
-     * is a name; {path} at the end is the rest of the path; a table may have further ones. If
+     * is a name; {path} at the end is the rest of the path, {rest} also an empty one,
+     * without the slash before it; a table may have further ones. If
      * several rows match, the first in the table wins. */
     const char *path;
     enum atoll_scope scope;

@@ -111,7 +111,7 @@ class H(http.server.BaseHTTPRequestHandler):
     def answer(self):
         self.send_response(200); self.send_header('Content-Length', '2'); self.end_headers()
         self.wfile.write(b'ok')
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = answer
     def log_message(self, *_): pass
 server = http.server.HTTPServer(('127.0.0.1', 8010), H)
 print('ready', flush=True)
@@ -124,7 +124,7 @@ def an_http_server(world):
     item = post(world, box, "/processes", {"argv": ["python3", "-c", HTTP_SERVER]}).json["id"]
     wait_until(lambda: "ready" in str(world.mine.get(
         f"/daytona/toolbox/{box}/processes/{item}/logs").json), 30, lambda: "it does not listen")
-    return {"id": box, "port": "8010", "path": "x/y"}
+    return {"id": box, "port": "8010", "rest": "x/y"}
 
 
 TABLE = both({
@@ -240,9 +240,9 @@ TABLE = both({
         Ask(400, body={"paths": []}), given=a_file),
     "GET /files/watch": Entry(
         Ask(200, "?path=.", by="quiet stream"), Ask(404, "?path=nothing"), given=a_file),
-    **{f"{method} /proxy/{{port}}/{{path}}": Entry(Ask(200, check=lambda a, v: a.body == b"ok"),
+    **{f"{method} /proxy/{{port}}/{{rest}}": Entry(Ask(200, check=lambda a, v: a.body == b"ok"),
                                                   Ask(404, at=NO_ID), given=an_http_server)
-       for method in ("GET", "POST", "PUT", "PATCH", "DELETE")},
+       for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")},
     "POST /env": Entry(Ask(204, body={"set": {"A": "b"}, "unset": ["C"]}, check=empty),
                        Ask(400, body={"set": ["A"]})),
     "POST /lsp/start": Entry(Ask(200, body=SERVER, check=empty),

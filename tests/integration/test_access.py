@@ -145,7 +145,7 @@ class Things:
 
     def path(self, route):
         values = {"id": self.id, "sandboxID": self.id, "exec": self.exec, "session": self.session, "name": "nothing",
-                  "secret": "nothing", "secretID": "nothing", "template": "nothing", "path": "x.txt", "port": "8080",
+                  "secret": "nothing", "secretID": "nothing", "template": "nothing", "path": "x.txt", "rest": "", "port": "8080",
                   "key": "nothing", "item": "1", "sandbox": self.id, "sid": f"sbx_{self.id}", "cid": f"cmd_{self.exec}"}
         return re.sub(r"\{(\w+)\}", lambda match: values[match[1]], route)
 

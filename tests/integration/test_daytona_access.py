@@ -249,6 +249,28 @@ def test_a_port_gets_the_path_behind_it(world):
             assert answer.status == 200 and answer.json[0] == path, (before, path, answer.body)
 
 
+def test_the_root_of_a_server(world):
+    """Without the slash behind the port, with it, and with a query; the client sees who failed."""
+    box = world.box(name="root")["id"]
+    assert world.writer.put(f"/api/sandboxes/{box}/files", ECHO.encode(), path="echo.py").status == 200
+    world.writer.post(f"/api/sandboxes/{box}/execs", {"cmd": ["python3", "echo.py"]})
+    for base in (f"/daytona/toolbox/{box}/proxy/8000", f"/daytona/toolbox/{box}/toolbox/proxy/8000"):
+        wait_until(lambda at=base: world.writer.get(f"{at}/a").status == 200, 30, lambda: "no server inside")
+        for query in ("", "?b=/c"):
+            assert world.writer.get(f"{base}/{query}").json[0] == f"/{query}"
+            for method in ("GET", "POST"):
+                moved = world.writer.call(method, base + query)
+                assert (moved.status, moved.headers["location"]) == (308, f"{base}/{query}")
+        assert world.writer.call("OPTIONS", f"{base}/").status == 501  # by the server inside
+        assert world.rival.get(f"{base}/").status == 404
+    silent = f"/daytona/toolbox/{box}/proxy/8001/"
+    answer = world.writer.call("GET", silent, None, {"Accept": "text/html"})
+    assert answer.status == 502 and answer.headers["content-type"] == "application/json"
+    assert {**answer.json, "timestamp": ""} == {
+        "statusCode": 502, "code": "BAD_GATEWAY", "source": "DAYTONA_DAEMON", "timestamp": "", "path": silent,
+        "method": "GET", "message": "nothing listens on port 8001 of this sandbox"}
+
+
 def test_ended_urls_stay_ended(world):
     path = f"/daytona/sandbox/{world.box(world.admin)['id']}/ports/3000/signed-preview-url"
 

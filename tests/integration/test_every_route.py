@@ -168,7 +168,7 @@ def test_route(world, method, path, scope):
     entry = TABLE.get(f"{method} {path}")
     assert entry, "add it to route_table*.py"
     values = entry.given(world) if entry.given else world.values(path)
-    values = {"path": "x", "name": "nothing", "template": "nothing", "port": "8000", **values}
+    values = {"path": "x", "rest": "x", "name": "nothing", "template": "nothing", "port": "8000", **values}
     weaker = {"tools": world.reader, "write": world.reader, "admin": world.mine}.get(scope)
     strong = world.admin if scope == "admin" else world.mine
     try:

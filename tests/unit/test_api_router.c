@@ -24,6 +24,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_DELETE, "/templates/{name}", ATOLL_SCOPE_WRITE, 0, NULL, NULL},
     {ATOLL_GET, "/sessions/{session}/artifacts/{path}", ATOLL_SCOPE_READ, 0, NULL, NULL},
     {ATOLL_GET, "/sandboxes/{sandboxID}", ATOLL_SCOPE_READ, 0, NULL, NULL},
+    {ATOLL_GET, "/proxy/{port}/{rest}", ATOLL_SCOPE_READ, 0, NULL, NULL},
 };
 /* A parameter that only this table has. */
 static const struct atoll_param_kind params[] = {
@@ -63,6 +64,14 @@ static void paths_find_their_row(void **state)
         {ATOLL_DELETE, "/boxes/a1", 5},
         {ATOLL_PUT, "/templates/My.Name-1", 6},
     };
+    static const struct {
+        const char *path, *rest;
+    } rests[] = {
+        {"/proxy/80/a/b/", "a/b/"},
+        {"/proxy/80//", "/"},
+        {"/proxy/80/", ""},
+        {"/proxy/80", ""},
+    };
     struct found f;
 
     (void)state;
@@ -70,6 +79,13 @@ static void paths_find_their_row(void **state)
         assert_int_equal(match(&f, cases[i].method, cases[i].path), 0);
         assert_ptr_equal(f.route, &rows[cases[i].row]);
     }
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(rests); i++) {
+        assert_int_equal(match(&f, ATOLL_GET, rests[i].path), 0);
+        assert_string_equal(f.params.port, "80");
+        assert_string_equal(f.params.path, rests[i].rest);
+    }
+    assert_true(match(&f, ATOLL_GET, "/proxy") < 0 && f.err.kind == ATOLL_ERR_NOT_FOUND);
+    assert_true(match(&f, ATOLL_GET, "/proxy/") < 0 && f.err.kind == ATOLL_ERR_NOT_FOUND);
     assert_int_equal(match(&f, ATOLL_GET, "/boxes/a1/execs/00ff"), 0);
     assert_string_equal(f.params.id, "a1");
     assert_string_equal(f.params.exec, "00ff");

@@ -21,11 +21,12 @@
     {ATOLL_GET,    BASE "/system/metrics",           READ,   NONE, CALL(metrics)}, \
     {ATOLL_GET,    BASE "/port",                     READ,   NONE, CALL(ports)}, \
     {ATOLL_GET,    BASE "/port/{port}/in-use",       READ,   NONE, CALL(port_in_use)}, \
-    {ATOLL_GET,    BASE "/proxy/{port}/{path}",      CHANGE, DATA, CALL(proxy)}, \
-    {ATOLL_POST,   BASE "/proxy/{port}/{path}",      CHANGE, DATA, CALL(proxy)}, \
-    {ATOLL_PUT,    BASE "/proxy/{port}/{path}",      CHANGE, DATA, CALL(proxy)}, \
-    {ATOLL_PATCH,  BASE "/proxy/{port}/{path}",      CHANGE, DATA, CALL(proxy)}, \
-    {ATOLL_DELETE, BASE "/proxy/{port}/{path}",      CHANGE, DATA, CALL(proxy)}, \
+    {ATOLL_GET,    BASE "/proxy/{port}/{rest}",      CHANGE, DATA, CALL(proxy)}, \
+    {ATOLL_POST,   BASE "/proxy/{port}/{rest}",      CHANGE, DATA, CALL(proxy)}, \
+    {ATOLL_PUT,    BASE "/proxy/{port}/{rest}",      CHANGE, DATA, CALL(proxy)}, \
+    {ATOLL_PATCH,  BASE "/proxy/{port}/{rest}",      CHANGE, DATA, CALL(proxy)}, \
+    {ATOLL_DELETE, BASE "/proxy/{port}/{rest}",      CHANGE, DATA, CALL(proxy)}, \
+    {ATOLL_OPTIONS, BASE "/proxy/{port}/{rest}",     CHANGE, DATA, CALL(proxy)}, \
     {ATOLL_POST,   BASE "/process/execute",          CHANGE, LONG, CALL(execute)}, \
     {ATOLL_POST,   BASE "/process/code-run",         CHANGE, LONG, CALL(code_run)}, \
     {ATOLL_GET,    BASE "/process/session",          READ,   NONE, CALL(session_list)}, \
