@@ -231,6 +231,32 @@ def test_the_server_inside_does_not_get_the_token(world):
     assert ["referer", "http://x/?a=b"] in kept
 
 
+def test_a_key_opens_a_private_preview(world):
+    box = world.box()["id"]
+    api = f"/api/sandboxes/{box}"
+    assert world.writer.put(f"{api}/files", ECHO.encode(), path="echo.py").status == 200
+    world.writer.post(f"{api}/execs", {"cmd": ["python3", "echo.py"]})
+    host = {"Host": f"8000-{box}.localhost:{world.address[1]}"}
+
+    def visit(authorization, **headers):
+        return Rest(world.address).call("GET", "/x", None, {**host, "Authorization": authorization, **headers})
+
+    def bearer(tenant, scope):
+        return f"Bearer {world.keys[tenant, scope]['key']}"
+
+    own = bearer("acme", "write")
+    wait_until(lambda: visit(own).status == 200, 30, lambda: "no server inside")
+    answer = visit(own)
+    assert answer.json[0] == "/x" and "authorization" not in dict(answer.json[1]), answer.body
+    for wrong in (bearer("acme", "read"), bearer("rival", "write"), "Bearer none", "Basic eDp5", own + "x"):
+        assert visit(wrong).status == 404, wrong
+    # The token counts before the key, and what is not a key is the server's.
+    assert visit(own, **{"X-Daytona-Preview-Token": "wrong"}).status == 404
+    token = world.writer.get(f"/daytona/sandbox/{box}/ports/8000/preview-url").json["token"]
+    seen = dict(visit("Bearer its-own", **{"X-Daytona-Preview-Token": token}).json[1])
+    assert seen["authorization"] == "Bearer its-own"
+
+
 def test_a_port_gets_the_path_behind_it(world):
     """However the client writes the part before it, and whatever the name of the sandbox is."""
     box = world.box(name="proxy")["id"]

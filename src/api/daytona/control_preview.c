@@ -250,7 +250,21 @@ void atoll_daytona_toolbox_url(struct atoll_api_call *call, const uint8_t *body 
 
 /* Requests to previews. */
 
-/* Whether the request shows the token of the sandbox, or needs none. */
+/* A key that could get the token of the sandbox. The server inside does not see it: see preview.c. */
+static bool shows_key(const struct atoll_api *api, const struct atoll_http_request *req,
+                      const char *id)
+{
+    const char *shown = atoll_auth_shown(req), *owner = atoll_api_owner_of(api->config.engine, id);
+    struct atoll_key_view key;
+
+    if (!shown || !api->config.auth.access || !atoll_auth_find_key(&api->config.auth, shown, &key))
+        return false;
+    owner = owner && *owner ? owner : ATOLL_TENANT_DEFAULT;
+    return key.scope == ATOLL_SCOPE_ADMIN ||
+           (key.scope == ATOLL_SCOPE_WRITE && strcmp(key.tenant, owner) == 0);
+}
+
+/* Whether the request shows the token of the sandbox or a key, or needs none. */
 static bool may_visit(const struct atoll_api *api, const struct atoll_http_request *req,
                       const char *id)
 {
@@ -266,6 +280,8 @@ static bool may_visit(const struct atoll_api *api, const struct atoll_http_reque
     atoll_daytona_sandbox_token(api, id, token);
     if (shown)
         return atoll_token_fits(shown, token);
+    if (shows_key(api, req, id))
+        return true;
     facts = atoll_daytona_facts(sandbox);
     open = !atoll_facts_are_foreign(facts) && atoll_fact_flag(facts, "public");
     json_decref(facts);
