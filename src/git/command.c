@@ -127,7 +127,9 @@ static int check_credentials(const struct atoll_git_request *r, const struct ato
         return k->username || k->host ? atoll_git_refuse(err, "credentials", "have no password")
                                       : 0;
     if (!maker->network || (r->op == ATOLL_GIT_CLONE && !url->http))
-        return atoll_git_refuse(err, "credentials", "are for repositories at http and https URLs");
+        return atoll_git_refuse(
+            err, "credentials",
+            "are for repositories at http and https URLs; for ssh, the sandbox needs a key in its home");
     if (!*k->password || strlen(k->password) >= ATOLL_GIT_SECRET_MAX ||
         strlen(atoll_git_or(k->username, "")) >= ATOLL_GIT_SECRET_MAX ||
         !atoll_git_is_credential(k->password) ||

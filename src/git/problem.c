@@ -164,6 +164,37 @@ enum atoll_git_problem atoll_git_judge(enum atoll_git_op op, const char *out, co
     return ATOLL_GIT_FAILED;
 }
 
+/* What ssh says has a hint of its own, and says more than the words of git after it. */
+static const struct remedy {
+    const char *words, *hint;
+} remedies[] = {
+    {"Permission denied (publickey",
+     "\"credentials\" are for http and https URLs: use one, or put a key of ssh into the home of "
+     "the sandbox, as docs/git.md shows"},
+    {"Host key verification failed",
+     "add the server to ~/.ssh/known_hosts of the sandbox, as docs/git.md shows"},
+    {"cannot run ssh:",
+     "install an ssh client in the sandbox, or use an https URL with \"credentials\""},
+};
+
+static const struct remedy *find_remedy(const char *words)
+{
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(remedies); i++)
+        if (strstr(words, remedies[i].words))
+            return &remedies[i];
+    return NULL;
+}
+
+static const char *line_with(const char *words, const char *part, size_t *ret_len)
+{
+    const char *line = strstr(words, part);
+
+    while (line > words && line[-1] != '\n')
+        line--;
+    *ret_len = strcspn(line, "\r\n");
+    return line;
+}
+
 /* The first line that names the cause: one that starts with fatal or error, else the last one. */
 static const char *main_line(const char *words, size_t *ret_len)
 {
@@ -188,9 +219,11 @@ int atoll_git_fail(struct atoll_error *err, enum atoll_git_op op, enum atoll_git
                    const char *words)
 {
     enum atoll_error_kind kind = problems[problem].kind;
+    const struct remedy *remedy = find_remedy(words);
+    const char *hint = remedy ? remedy->hint : problems[problem].hint;
     int r, errnum = problems[problem].errnum;
     size_t n;
-    const char *line = main_line(words, &n);
+    const char *line = remedy ? line_with(words, remedy->words, &n) : main_line(words, &n);
 
     if (problem == ATOLL_GIT_NO_GIT)
         r = atoll_fail(err, kind, errnum, "git is not installed in the sandbox");
@@ -202,8 +235,8 @@ int atoll_git_fail(struct atoll_error *err, enum atoll_git_op op, enum atoll_git
     else
         r = atoll_fail(err, kind, errnum, "git %s: %.*s", atoll_git_op_name(op),
                        (int)ATOLL_MIN(n, (size_t)WORDS_SHOWN), line);
-    if (problems[problem].hint)
-        atoll_advise(err, "%s", problems[problem].hint);
+    if (hint)
+        atoll_advise(err, "%s", hint);
     return r;
 }
 

@@ -96,6 +96,25 @@ def test_from_init_to_a_second_clone(cloned):
         [cloned.first["hash"]]
 
 
+def test_a_remote_over_ssh(cloned):
+    """Both forms of its URLs; what ssh says is explained. A program in place of ssh runs the server here."""
+    cloned.write("ssh", "#!/bin/sh\n[ ! -e ~/refuse ] || { cat ~/refuse >&2; exit 255; }\n"
+                 "for last; do :; done\ncd\nexec sh -c \"$last\"\n", ".")
+    cloned.out("chmod +x ssh && git config --global core.sshCommand ~/ssh")
+    for number, url in enumerate(("ssh://git@h:22/home/user/origin.git", "git@h:origin.git")):
+        made = cloned.git("clone", {"url": url, "path": f"s{number}"})
+        assert made["commit"]["hash"] == cloned.first["hash"]
+    more = cloned.commit("more", "s0", more="m\n")
+    assert cloned.git("push", {"path": "s0"})["refs"][0]["state"] == "fast_forward"
+    assert cloned.git("pull", {"path": "s1"})["commit"]["hash"] == more["hash"]
+    for words, hint in (("git@h: Permission denied (publickey).", "key of ssh"),
+                        ("Host key verification failed.", "known_hosts")):
+        cloned.write("refuse", words + "\n", ".")
+        answer = cloned.rest.call("POST", f"{cloned.path}/git/fetch", {"path": "s0"})
+        assert (answer.status, answer.json["git"]["problem"]) == (403, "auth_failed"), answer.body
+        assert words in answer.error["message"] and hint in answer.error["hint"], answer.body
+
+
 def test_states_of_files(repo):
     repo.write("staged", "s\n")
     repo.git("add", {"path": "w", "files": ["staged"]}, status=204)

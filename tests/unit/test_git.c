@@ -127,6 +127,20 @@ static void test_words(void **state)
         {"something else", ATOLL_GIT_FAILED},
         {"", ATOLL_GIT_FAILED},
     };
+    static const struct {
+        const char *words, *text, *hint;
+    } hints[] = {
+        {"Cloning into 'r'...\ngit@h: Permission denied (publickey).\r\nfatal: Could not read from remote "
+         "repository.\n",
+         "git clone: git@h: Permission denied (publickey).", "key of ssh"},
+        {"No ED25519 host key is known for h and you have requested strict checking.\r\n"
+         "Host key verification failed.\r\nfatal: Could not read from remote repository.\n",
+         "git clone: Host key verification failed.", "known_hosts"},
+        {"error: cannot run ssh: No such file or directory\nfatal: unable to fork\n",
+         "git clone: error: cannot run ssh: No such file or directory", "install an ssh client"},
+        {"fatal: Authentication failed for 'https://h/r/'",
+         "git clone: fatal: Authentication failed for 'https://h/r/'", "\"credentials\" that"},
+    };
     struct atoll_error error;
 
     (void)state;
@@ -134,6 +148,13 @@ static void test_words(void **state)
         assert_int_equal(atoll_git_judge(ATOLL_GIT_CLONE, "", rows[i].words), rows[i].problem);
         (void)atoll_git_fail(&error, ATOLL_GIT_CLONE, rows[i].problem, rows[i].words);
         assert_true(error.kind != ATOLL_ERR_NONE && strncmp(error.text, "git clone", 9) == 0);
+    }
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(hints); i++) {
+        enum atoll_git_problem problem = atoll_git_judge(ATOLL_GIT_CLONE, "", hints[i].words);
+
+        (void)atoll_git_fail(&error, ATOLL_GIT_CLONE, problem, hints[i].words);
+        assert_string_equal(error.text, hints[i].text);
+        assert_non_null(strstr(error.hint, hints[i].hint));
     }
     /* Only a push has its reasons in its output. */
     assert_int_equal(atoll_git_judge(ATOLL_GIT_PUSH, "!\ta:b\t[rejected] (fetch first)", ""),
