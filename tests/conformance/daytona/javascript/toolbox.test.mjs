@@ -1,5 +1,6 @@
 // The toolbox, method by method, with both SDKs.
 import assert from 'node:assert/strict'
+import { Readable } from 'node:stream'
 import { before, describe, test } from 'node:test'
 import { SDKS, client, until } from './helpers.mjs'
 
@@ -15,6 +16,7 @@ for (const [name, sdk] of Object.entries(SDKS)) {
     test('directories of the sandbox', async () => {
       assert.equal((await process.executeCommand('pwd')).result, `${await sandbox.getWorkDir()}\n`)
       assert.equal((await process.executeCommand('echo ~')).result, `${await sandbox.getUserHomeDir()}\n`)
+      assert.equal(await sandbox.getUserRootDir(), await sandbox.getUserHomeDir())
     })
 
     test('executeCommand', async () => {
@@ -91,6 +93,9 @@ for (const [name, sdk] of Object.entries(SDKS)) {
       const killed = await process.createPty({ id: 'k', onData })
       await process.killPtySession('k')
       assert.deepEqual(await killed.wait(), { exitCode: 137, error: 'SIGKILL' })
+      const own = await process.createPty({ id: 'o', onData })
+      await own.kill()
+      assert.deepEqual(await own.wait(), { exitCode: 137, error: 'SIGKILL' })
     })
 
     test('contexts of the code interpreter', async () => {
@@ -128,6 +133,31 @@ for (const [name, sdk] of Object.entries(SDKS)) {
       await assert.rejects(fs.deleteFile('d'), (error) => error.statusCode === 400)
       await fs.deleteFile('d', true)
       await assert.rejects(fs.listFiles('d'), (error) => error.statusCode === 404)
+    })
+
+    test('streams of files', async () => {
+      const data = Buffer.alloc(3 << 20, 'abc')
+      await fs.uploadFileStream(Readable.from([data.subarray(0, 1 << 20), data.subarray(1 << 20)]), 'stream')
+      const pieces = []
+      for await (const piece of await fs.downloadFileStream('stream')) pieces.push(piece)
+      assert.ok(Buffer.concat(pieces).equals(data))
+      await assert.rejects(fs.downloadFileStream('no'), (error) => error.statusCode === 404)
+    })
+
+    test('a language server', async () => {
+      await fs.createFolder('lsp', '755')
+      await fs.uploadFile(Buffer.from('class Greeter:\n    def greet(self):\n        return 1\n\nGreeter().gre'), 'lsp/a.py')
+      const server = await sandbox.createLspServer('python', 'lsp')
+      await assert.rejects(server.documentSymbols('lsp/a.py'), (error) => error.statusCode === 400)
+      await server.start()
+      await server.didOpen('lsp/a.py')
+      assert.ok((await server.documentSymbols('lsp/a.py')).some((symbol) => symbol.name === 'Greeter'))
+      assert.ok((await server.sandboxSymbols('GREET')).some((symbol) => symbol.name === 'greet'))
+      const { items } = await server.completions('lsp/a.py', { line: 4, character: 13 })
+      assert.ok(items.some((item) => item.label.startsWith('greet')))
+      await server.didClose('lsp/a.py')
+      await server.stop()
+      await assert.rejects(server.documentSymbols('lsp/a.py'), (error) => error.statusCode === 400)
     })
 
     test('a refused upload does not take the next call with it', async () => {

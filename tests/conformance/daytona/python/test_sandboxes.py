@@ -9,7 +9,7 @@ import sys
 import pytest
 from daytona import (AsyncDaytona, CreateSandboxFromImageParams, CreateSnapshotParams, DaytonaError,
                      DaytonaNotFoundError, Image)
-from daytona_api_client import ApiClient, ApiKeysApi, ConfigApi, Configuration, OrganizationsApi, RegionsApi
+from daytona_api_client import ApiClient, ApiKeysApi, ConfigApi, Configuration, OrganizationsApi, RegionsApi, SandboxApi
 
 
 def test_create_returns_a_running_sandbox(create, unique):
@@ -126,6 +126,17 @@ def test_measurements(create):
     with pytest.raises(DaytonaError, match="not kept") as caught:
         sandbox.get_metrics()
     assert caught.value.status_code == 501
+
+
+def test_the_public_flag(create):
+    """Only the generated client can set it."""
+    sandbox = create(public=False)
+    configuration = Configuration(host=os.environ["DAYTONA_API_URL"], access_token=os.environ["DAYTONA_API_KEY"])
+    with ApiClient(configuration) as client:
+        for public in (True, False):
+            SandboxApi(client).update_public_status(sandbox.id, public)
+            sandbox.refresh_data()
+            assert sandbox.public is public
 
 
 def test_asynchronous_client():

@@ -1,6 +1,7 @@
 """The toolbox, method by method, with the synchronous client and the asynchronous one."""
 
 import asyncio
+import io
 
 import pytest
 from daytona import (AsyncDaytona, CodeRunParams, DaytonaError, DaytonaNotFoundError, DaytonaTimeoutError,
@@ -43,6 +44,8 @@ def test_a_session(sandbox):
     done = process.execute_session_command("s", SessionExecuteRequest(command="pwd; echo $V; echo e >&2"))
     assert (done.exit_code, done.stdout, done.stderr) == (0, "/tmp\n1\n", "e\n")
     assert [c.exit_code for c in process.get_session("s").commands] == [0, 0]
+    assert "s" in [session.session_id for session in process.list_sessions()]
+    assert process.get_session_command("s", done.cmd_id).exit_code == 0
     logs = process.get_session_command_logs("s", done.cmd_id)
     assert (logs.stdout, logs.stderr) == ("/tmp\n1\n", "e\n")
     assert refused(409, process.create_session, "s")
@@ -85,6 +88,10 @@ def test_a_terminal(sandbox):
     result = pty.wait(on_data=lambda data: text.append(data.decode(errors="replace")))
     assert result.exit_code == 3 and "e1-2" in "".join(text)
     pty.disconnect()
+    killed = sandbox.process.create_pty_session("k")
+    second = sandbox.process.connect_pty_session("k")
+    sandbox.process.kill_pty_session("k")
+    assert {killed.wait().exit_code, second.wait().exit_code} == {137}
     assert refused(404, sandbox.process.get_pty_session_info, "p").code == "PROCESS_NOT_FOUND"
 
 
@@ -94,6 +101,7 @@ def test_contexts(sandbox):
     interpreter.run_code("x = 1", context=context)
     assert interpreter.run_code("print(x)", context=context).stdout == "1\n"
     assert interpreter.run_code("x").error.name == "NameError"
+    assert context.id in [each.id for each in interpreter.list_contexts()]
     with pytest.raises(DaytonaTimeoutError):
         interpreter.run_code("import time; time.sleep(600)", timeout=1)
     interpreter.delete_context(context)
@@ -121,6 +129,14 @@ def test_files(sandbox):
     refused(400, fs.delete_file, "d")
     fs.delete_file("d", recursive=True)
     refused(404, fs.list_files, "d")
+
+
+def test_streams_of_files(sandbox):
+    data = b"abc" * (1 << 20)
+    sandbox.fs.upload_file_stream(io.BytesIO(data), "stream")
+    assert b"".join(sandbox.fs.download_file_stream("stream")) == data
+    with pytest.raises(DaytonaNotFoundError):
+        list(sandbox.fs.download_file_stream("no"))
 
 
 def test_language_servers(sandbox):
