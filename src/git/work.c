@@ -116,8 +116,12 @@ static int fill_add(const struct atoll_git_request *r, struct atoll_git_command 
         atoll_git_add(c, "--all");
         return 0;
     }
-    return r->files ? add_files(r, c, err)
-                    : atoll_git_refuse(err, "files", "is missing: a list of paths");
+    if (r->files)
+        return add_files(r, c, err);
+    (void)atoll_git_refuse(err, "files", "is missing: a list of paths");
+    atoll_advise(
+        err, "for all changes give \"all\", or on the command line: atoll git SANDBOX add --all");
+    return -EINVAL;
 }
 
 static int fill_commit(const struct atoll_git_request *r, struct atoll_git_command *c,

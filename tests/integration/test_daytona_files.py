@@ -8,12 +8,23 @@ from urllib.parse import unquote
 
 import pytest
 from daemons import wait_until
+from rest import Rest
 from test_daytona_process import Box, follow, refused
 
 
 @pytest.fixture
 def box(daemon, sandbox):
     return Box(daemon, sandbox)
+
+
+@pytest.fixture
+def stopped_box(daemon):
+    """A stopped one, made by Daytona's API."""
+    rest = Rest(daemon.socket)
+    made = rest.post("/daytona/sandbox", {}).json["id"]
+    assert rest.post(f"/daytona/sandbox/{made}/stop").status == 200
+    yield Box(daemon, made)
+    rest.delete(f"/daytona/sandbox/{made}")
 
 
 def form(*parts):
@@ -163,6 +174,14 @@ def test_changes_below_a_directory_are_events(box):
             assert event == data["type"]
             seen.append((event, data["name"]))
     assert ("create", "deep/f") in seen
+
+
+def test_a_stopped_sandbox_is_to_be_started(stopped_box):
+    for verb, path, body in (("POST", "/process/execute", {"command": "true"}), ("GET", "/files?path=.", None),
+                             ("GET", "/git/status?path=.", None), ("GET", "/port", None)):
+        answer = stopped_box.call(verb, path, body)
+        assert answer.status == 409, answer.body
+        assert answer.json["message"] == f"sandbox {stopped_box.id} is stopped; start it first", answer.body
 
 
 def test_ports_that_are_listened_on(box):

@@ -115,6 +115,11 @@ def test_a_remote_over_ssh(cloned):
         assert words in answer.error["message"] and hint in answer.error["hint"], answer.body
 
 
+def test_add_without_files_says_how_to_add_all(repo):
+    answer = repo.rest.call("POST", f"{repo.path}/git/add", {"path": "w"})
+    assert answer.status == 400 and "add --all" in answer.error["hint"], answer.body
+
+
 def test_states_of_files(repo):
     repo.write("staged", "s\n")
     repo.git("add", {"path": "w", "files": ["staged"]}, status=204)

@@ -2,6 +2,7 @@
  * Errors in the format of Daytona.
  */
 #include "api/errors.h"
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include "api/daytona/daytona_internal.h"
@@ -81,6 +82,26 @@ void atoll_daytona_refuse(struct atoll_api_call *call, int status, const char *c
     reply(call, status, code, text);
 }
 
+/* Replies with the text of the error. What the engine says of a sandbox at rest has the verb of our own API in it;
+ * Daytona's is start. */
+static void reply_error(struct atoll_api_call *call, int status, const char *code,
+                        const struct atoll_error *error)
+{
+    const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
+    enum atoll_sandbox_state state = ATOLL_SANDBOX_RUNNING;
+    struct atoll_sandbox_view view;
+
+    if (sandbox && error->kind == ATOLL_ERR_FAILED_PRECONDITION && error->errnum == EAGAIN) {
+        atoll_sandbox_get(sandbox, &view);
+        state = view.state;
+    }
+    if (state == ATOLL_SANDBOX_STOPPED || state == ATOLL_SANDBOX_PAUSED)
+        atoll_daytona_refuse(call, status, code, "sandbox %s is %s; start it first",
+                             call->params.id, atoll_sandbox_state_name(state));
+    else
+        reply(call, status, code, error->text);
+}
+
 void atoll_daytona_fail_as(struct atoll_api_call *call, const char *code,
                            const struct atoll_error *error)
 {
@@ -89,10 +110,13 @@ void atoll_daytona_fail_as(struct atoll_api_call *call, const char *code,
     if (status == 500)
         atoll_api_fail(call, error); /* which writes it to the log */
     else
-        reply(call, status, code, error->text);
+        reply_error(call, status, code, error);
 }
 
 void atoll_daytona_fail(struct atoll_api_call *call, int status, const struct atoll_error *error)
 {
-    reply(call, status, NULL, status == 500 ? "internal error of the daemon" : error->text);
+    if (status == 500)
+        reply(call, status, NULL, "internal error of the daemon");
+    else
+        reply_error(call, status, NULL, error);
 }
