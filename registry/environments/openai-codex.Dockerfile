@@ -14,6 +14,6 @@ RUN python3 -m pip install --no-cache-dir --no-deps --target /tmp/node 'nodejs-w
     for name in npm npx; do \
         ln -sf ../lib/node_modules/npm/bin/$name-cli.js /usr/local/bin/$name; \
     done && node --version && npm --version
-RUN npm install --global @openai/codex && codex --version
+RUN npm install --global @openai/codex@0.166.0 && codex --version
 USER user
 WORKDIR /home/user

@@ -54,9 +54,15 @@ def test_versions_of_the_registry():
     """What the registry installs is what is tested here."""
     tested = json.loads((HERE / "package.json").read_text())["dependencies"]
     tested |= dict([(HERE / "aider.txt").read_text().strip().split("==")])
-    for path in (HERE.parent.parent / "registry" / "agents").glob("*.yaml"):
+    registry = HERE.parent.parent / "registry"
+    for path in (registry / "agents").glob("*.yaml"):
         found = dict(re.findall(r'^(package|version): "?([^"\n]+)"?$', path.read_text(), re.M))
-        assert not found or tested[found["package"]] == found["version"], path.name
+        if not found:
+            continue
+        assert tested[found["package"]] == found["version"], path.name
+        for file in (registry / "environments").glob("*.Dockerfile"):  # those that have the agent have this version
+            versions = re.findall(rf"\s{re.escape(found['package'])}(?:@|==|(?=\s))(\S*)", file.read_text())
+            assert versions in ([], [found["version"]]), (path.name, file.name)
 
 
 @pytest.fixture(scope="module")
