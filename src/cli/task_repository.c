@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,12 +23,12 @@ bool atoll_cli_task_is_local(const char *repo)
     return !strstr(repo, "://") && stat(repo, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* A new file that only we can read. */
+/* A new file that only we can read. Its path is absolute: git works in another directory. */
 static int make_file(char *path, size_t cap, int *ret_fd, struct atoll_error *err)
 {
     const char *dir = getenv("TMPDIR");
 
-    (void)snprintf(path, cap, "%s/atoll-bundle-XXXXXX", dir && *dir ? dir : "/tmp");
+    (void)snprintf(path, cap, "%s/atoll-bundle-XXXXXX", dir && *dir == '/' ? dir : "/tmp");
     *ret_fd = mkostemp(path, O_CLOEXEC);
     return *ret_fd < 0 ? atoll_fail(err, ATOLL_ERR_INTERNAL, errno, "%s: %s", path, strerror(errno))
                        : 0;
@@ -48,6 +49,39 @@ static int run_git(char *const *argv, int out_fd, struct atoll_error *err)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
     return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ECHILD, "git %s failed", argv[3]);
+}
+
+/* The first line of what git prints. -ECHILD: git has failed, and said why on stderr. */
+static int ask_git(char *const *argv, char *ret, size_t cap)
+{
+    struct atoll_cli_child child;
+    struct atoll_error ignored;
+    size_t at = 0;
+    ssize_t n = 1;
+
+    if (atoll_cli_child_start(&child, argv, &ignored) < 0)
+        return -ECHILD;
+    while (n > 0 && at + 1 < cap) {
+        n = atoll_cli_child_read(&child, ret + at, cap - 1 - at);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    ret[at] = '\0';
+    ret[strcspn(ret, "\n")] = '\0';
+    return atoll_cli_child_finish(&child, &ignored) < 0 || n < 0 ? -ECHILD : 0;
+}
+
+/* The top of the repository in which the directory is; the directory itself, if the repository is bare. Before
+ * version 2.41, git takes "-" of `git bundle` below the top for a file. */
+static int find_top(const char *directory, char ret[static PATH_MAX], struct atoll_error *err)
+{
+    char *argv[] = {"git", "-C", (char *)(uintptr_t)directory, "rev-parse", "--show-cdup", NULL};
+    char up[PATH_MAX];
+
+    if (ask_git(argv, up, sizeof(up)) < 0)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ECHILD, "git rev-parse failed");
+    if (snprintf(ret, PATH_MAX, "%s%s%s", directory, *up ? "/" : "", up) >= PATH_MAX)
+        return atoll_fail_errno(err, ENAMETOOLONG, "%.100s", directory);
+    return 0;
 }
 
 /* What `git bundle` is to put in. */
@@ -133,11 +167,13 @@ static int send_file(struct atoll_cli *cli, const char *task, const char *sandbo
 static int send_bundle(struct atoll_cli *cli, const char *task, const char *sandbox,
                        const char *directory, const char *branch, struct atoll_error *err)
 {
-    char file[4096], ref[512];
-    char *argv[] = {"git", "-C", (char *)(uintptr_t)directory, "bundle", "create", "-q", "-",
-                    ref,   NULL};
+    char file[4096], ref[512], top[PATH_MAX];
+    char *argv[] = {"git", "-C", top, "bundle", "create", "-q", "-", ref, NULL};
     ATOLL_AUTOCLOSE int fd = -1;
-    int r = make_file(file, sizeof(file), &fd, err);
+    int r = find_top(directory, top, err);
+
+    if (r == 0)
+        r = make_file(file, sizeof(file), &fd, err);
 
     if (r < 0)
         return r;

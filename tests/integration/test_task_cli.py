@@ -113,6 +113,26 @@ def test_another_branch_of_a_local_repository(world, local):
     assert newest(world)["id"] == before  # nothing was started
 
 
+@pytest.mark.parametrize("where", ["current", "named", "bare", "git directory"])
+def test_a_directory_of_a_local_repository(world, local, monkeypatch, where):
+    """The repository in which the directory is goes in; nothing is left in its tree."""
+    (local / "deep" / "er").mkdir(parents=True)
+    (local / "deep" / "er" / "file").write_text("1\n")
+    git("add", "-A", cwd=local)
+    git("commit", "-qm", "third", cwd=local)
+    repo = {"current": ".", "named": local / "deep" / "er", "git directory": local / ".git"}.get(where)
+    if where == "bare":
+        git("clone", "-q", "--bare", local, local / ".git" / "bare")
+        repo = local = local / ".git" / "bare"
+    else:
+        monkeypatch.chdir(local / "deep" / "er")
+    done = run(world, "--repo", repo, "--branch", "work", "echo 2 >> deep/er/file")
+    assert done.returncode == 0 and "branch work, commit " in done.stdout, done.stderr
+    assert git("show", "work:deep/er/file", cwd=local) == "1\n2\n"
+    if where != "bare":
+        assert git("status", "--porcelain", cwd=local) == ""
+
+
 @pytest.mark.parametrize("step", ["run", "sandbox"])
 def test_a_retry_with_a_local_repository(world, local, step):
     """The repository is sent again if the sandbox is another one; the branch comes back."""
