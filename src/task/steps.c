@@ -296,6 +296,8 @@ static void flow_done(void *arg, const struct atoll_error *error)
     struct atoll_task *task = arg;
 
     atoll_timer_cancel(&task->budget_timer);
+    if (error && atoll_task_is_stopped(task))
+        return; /* the next daemon goes on */
     if (!error || !*atoll_task_fact(task, "sandbox_id")) {
         atoll_task_ended(task, error);
         return;
@@ -318,6 +320,8 @@ void atoll_task_run(struct atoll_task *task)
 {
     static struct atoll_step steps[COUNT];
     const char *canceled_by = atoll_task_fact(task, ATOLL_TASK_CANCELED_BY);
+    struct atoll_error error;
+    int r = *canceled_by ? 0 : atoll_task_after_stop(task, &error);
 
     for (size_t i = 0; i < COUNT; i++)
         steps[i] = (struct atoll_step){table[i].text, run_step, NULL};
@@ -328,6 +332,10 @@ void atoll_task_run(struct atoll_task *task)
         return;
     }
     atoll_task_budget_begin(task);
+    if (r < 0) {
+        record_end(task, &error);
+        atoll_steps_stop(&task->steps, &error);
+    }
     atoll_steps_start(&task->steps);
 }
 

@@ -89,6 +89,20 @@ void atoll_task_note(struct atoll_task *task, const char *name, json_t *value); 
 /* The task has ended, or its steps could not be started. */
 void atoll_task_ended(struct atoll_task *task, const struct atoll_error *error);
 
+/* Whether the task can go on in its sandbox. */
+bool atoll_task_has_sandbox(const struct atoll_task *task);
+/* Lets the task begin anew, in another sandbox: another attempt, which is not stored yet. */
+void atoll_task_anew(struct atoll_task *task);
+
+/* stopped.c: the daemon's own stop */
+/* It is about to end the sandboxes. Until the end of the process the task does not end with an error. */
+void atoll_task_note_stop(struct atoll_task *task);
+void atoll_task_forget_stop(struct atoll_task *task);
+bool atoll_task_is_stopped(const struct atoll_task *task);
+/* In the next daemon, before the steps begin: the task begins anew if its sandbox has ended. ABORTED: a client has
+ * to try it again. */
+int atoll_task_after_stop(struct atoll_task *task, struct atoll_error *err) ATOLL_MUST_CHECK;
+
 /* steps.c */
 size_t atoll_task_step_count(void);
 const char *atoll_task_step_name(size_t at); /* "" for the count */

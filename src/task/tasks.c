@@ -382,7 +382,15 @@ static void admit(struct atoll_tasks *tasks)
 
 void atoll_tasks_drain(struct atoll_tasks *tasks)
 {
+    struct atoll_task *task;
+    size_t pos = 0;
+
     tasks->draining = true;
+    while ((task = atoll_map_next(&tasks->by_id, &pos)))
+        if (task->state == ATOLL_TASK_RUNNING && !*atoll_task_fact(task, ATOLL_TASK_CANCELED_BY)) {
+            atoll_task_note_stop(task);
+            save(task);
+        }
 }
 
 /* Keeps the number of ended tasks of a tenant bounded. */
@@ -409,6 +417,7 @@ void atoll_task_ended(struct atoll_task *task, const struct atoll_error *error)
     task->error = error ? *error : (struct atoll_error){0};
     task->ended_unix_ms = atoll_clock_unix_ms();
     (void)json_object_del(task->facts, ATOLL_TASK_CANCELED_BY);
+    atoll_task_forget_stop(task);
     atoll_metric_add(ATOLL_METRIC_TASKS_ENDED, ATOLL_LABELS(state_names[task->state]), 1);
     if (!error)
         task->at = atoll_task_step_count();
@@ -550,8 +559,7 @@ static void raise_budget(struct atoll_task *task, const json_t *budget)
         (void)json_object_set_new(task->request, "budget", json_deep_copy(budget));
 }
 
-/* Whether the task can go on in its sandbox. */
-static bool has_sandbox(const struct atoll_task *task)
+bool atoll_task_has_sandbox(const struct atoll_task *task)
 {
     struct atoll_sandbox *sandbox =
         atoll_engine_find(task->tasks->config.engine, atoll_task_fact(task, "sandbox_id"));
@@ -576,6 +584,15 @@ static void drop_sandbox(struct atoll_task *task)
         atoll_engine_destroy(engine, id, "a task that begins anew", ignore, NULL);
     }
     (void)json_object_del(task->facts, "sandbox_id");
+}
+
+void atoll_task_anew(struct atoll_task *task)
+{
+    task->at = 0;
+    task->attempt++;
+    atoll_task_memory_forget(task);
+    drop_sandbox(task);
+    (void)json_object_del(task->facts, ATOLL_TASK_SOURCE);
 }
 
 /* Whether the repository would be cloned with credentials into a sandbox in which the agent, or what its setup
@@ -609,7 +626,7 @@ int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *ste
         return refuse_more(err);
     if (step)
         task->at = at;
-    if (!has_sandbox(task) || would_show_password(task))
+    if (!atoll_task_has_sandbox(task) || would_show_password(task))
         task->at = 0;
     if (budget)
         raise_budget(task, budget);

@@ -329,6 +329,40 @@ def test_a_killed_daemon_continues(tmp_path):
         assert said(rest, task_id) == ["begun", "run"]
 
 
+def stop_and_start(daemon):
+    daemon.process.send_signal(signal.SIGTERM)
+    daemon.process.wait()
+    daemon.start()
+
+
+def test_a_stopped_daemon_begins_again():
+    """Its stop ends the sandboxes: the next daemon begins their tasks again, but not those that need a client."""
+    wait = "echo begun; until [ -e go ]; do sleep 0.05; done; ls"
+    with running(BUILD) as daemon:
+        rest = Rest(daemon.socket)
+        box = rest.call("POST", "/api/sandboxes", {"workdir": "/work"}).json["id"]
+        task_id, there = start(rest, wait), start(rest, wait, sandboxId=box)
+        sent = start(rest, "true", repo={"upload": True})
+        for each in (task_id, there):
+            wait_until(lambda each=each: said(rest, each) == ["begun"], 30, lambda each=each: str(log(rest, each)))
+        wait_until(lambda: get(rest, sent)["wants_source"], 30, lambda: str(get(rest, sent)))
+        before = get(rest, task_id)
+        stop_and_start(daemon)
+        for each, step, words in ((there, "run", f"atoll task retry {there}` "), (sent, "clone", "--repo DIR")):
+            task = get(rest, each, wait="true")
+            assert task["state"] == "failed" and task["step"] == step and task["error"]["code"] == "aborted", task
+            assert "the daemon was stopped" in task["error"]["message"] and words in task["error"]["message"], task
+        wait_until(lambda: said(rest, task_id) == ["begun", "begun"], 60, lambda: str(log(rest, task_id)))
+        task = get(rest, task_id)
+        assert task["state"] == "running" and task["attempt"] == 2 and task["sandbox_id"] != before["sandbox_id"], task
+        lines = [line["message"] for line in log(rest, task_id)]
+        assert any("begins again" in line and "atoll reload" in line for line in lines), lines
+        path = f"/api/sandboxes/{task['sandbox_id']}/files"
+        assert rest.call("PUT", path, b"", path="go").status in (200, 201)
+        task = get(rest, task_id, wait="true")
+        assert task["state"] == "succeeded" and task["output"] == "begun\ngo\n", task
+
+
 def test_a_repository_that_was_sent(tmp_path):
     """The next daemon does not ask for it again."""
     git("init", "-qb", "main", tmp_path)
