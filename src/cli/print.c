@@ -35,10 +35,9 @@ static size_t plain_len(const uint8_t *p, size_t n)
     return len > 0 && !is_deceptive(p, len) ? len : 0;
 }
 
-void atoll_cli_put(FILE *stream, const char *text)
+static void put_n(FILE *stream, const char *text, size_t n)
 {
     const uint8_t *p = (const uint8_t *)text;
-    size_t n = strlen(text);
 
     while (n > 0) {
         size_t len = plain_len(p, n);
@@ -49,6 +48,27 @@ void atoll_cli_put(FILE *stream, const char *text)
         len += len == 0;
         p += len;
         n -= len;
+    }
+}
+
+void atoll_cli_put(FILE *stream, const char *text)
+{
+    put_n(stream, text, strlen(text));
+}
+
+void atoll_cli_put_lines(FILE *stream, const char *text, const char *indent)
+{
+    for (;;) {
+        size_t n = strcspn(text, "\t\n");
+
+        put_n(stream, text, n);
+        text += n;
+        if (text[strspn(text, "\n")] == '\0')
+            return;
+        (void)fputc(*text, stream);
+        if (*text == '\n')
+            (void)fputs(indent, stream);
+        text++;
     }
 }
 
@@ -77,7 +97,7 @@ void atoll_cli_say(const char *fmt, ...)
     va_end(ap);
     (void)fflush(stdout);
     (void)fputs("atoll: ", stderr);
-    atoll_cli_put(stderr, text);
+    atoll_cli_put_lines(stderr, text, "  ");
     (void)fputc('\n', stderr);
 }
 

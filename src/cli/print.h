@@ -9,6 +9,8 @@
 
 /* Writes the text; escapes control bytes, invalid UTF-8 and bidirectional marks. */
 void atoll_cli_put(FILE *stream, const char *text);
+/* The same, but for tabs and newlines, except at its end: `indent` is in front of each further line. */
+void atoll_cli_put_lines(FILE *stream, const char *text, const char *indent);
 
 /* Writes "atoll: " and the message to standard error, as one line, escaped. */
 void atoll_cli_say(const char *fmt, ...) ATOLL_PRINTF(1, 2);

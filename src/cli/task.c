@@ -33,7 +33,7 @@ static void print_line(void *arg, const char *text, size_t n)
         (void)fputc('\n', p->stream);
     }
     (void)fputs(strcmp(level, "command") == 0 ? "  $ " : "  ", p->stream);
-    atoll_cli_put(p->stream, atoll_link_text(line, "message", ""));
+    atoll_cli_put_lines(p->stream, atoll_link_text(line, "message", ""), "    ");
     (void)fputc('\n', p->stream);
 }
 
@@ -496,6 +496,8 @@ struct retry_options {
     struct atoll_cli_common common;
     struct atoll_cli_list budget;
     const char *repo;
+    double timeout;
+    uint64_t memory_bytes;
 };
 
 static const struct atoll_cli_option retry_table[] = {
@@ -503,6 +505,10 @@ static const struct atoll_cli_option retry_table[] = {
      "the repository of this machine that the task works on", NULL},
     {"budget", 0, ATOLL_CLI_LIST, offsetof(struct retry_options, budget), "NAME=N",
      "replaces that of the task", NULL},
+    {"timeout", 0, ATOLL_CLI_TIME, offsetof(struct retry_options, timeout), "TIME",
+     "end the agent after this time", NULL},
+    {"memory", 'm', ATOLL_CLI_SIZE, offsetof(struct retry_options, memory_bytes), "SIZE",
+     "memory limit of the sandbox", NULL},
     ATOLL_CLI_COMMON(struct retry_options),
     {0},
 };
@@ -526,6 +532,15 @@ static int check_repo(const json_t *task, const char *id, const char *repo, stru
     return 0;
 }
 
+static void add_limits(json_t *request, const struct retry_options *o)
+{
+    if (o->timeout > 0)
+        (void)json_object_set_new(request, "timeoutSeconds", json_real(o->timeout));
+    if (o->memory_bytes > 0)
+        (void)json_object_set_new(
+            request, "limits", json_pack("{s:f}", "memoryMB", (double)o->memory_bytes / 1048576));
+}
+
 static int retry(struct atoll_cli *cli, const void *options, int argc, char **argv,
                  struct atoll_error *err)
 {
@@ -536,6 +551,7 @@ static int retry(struct atoll_cli *cli, const void *options, int argc, char **ar
     const char *branch;
     int r = add_budget(request, &o->budget, err);
 
+    add_limits(request, o);
     if (r == 0)
         r = get_task(cli, argv[0], &task, err);
     if (r == 0)

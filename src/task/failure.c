@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include "task/task_internal.h"
@@ -118,6 +119,39 @@ static enum cause find_cause(const json_t *agent, const struct atoll_exec_result
     return OTHER;
 }
 
+bool atoll_task_ran_out(const struct atoll_task *task, const struct atoll_exec_result *result,
+                        const char *tail, struct atoll_error *err)
+{
+    /* The shell or program that has started it says so by 128 + SIGKILL. */
+    bool killed = result->kind == ATOLL_END_OOM_KILLED ||
+                  (result->kind == ATOLL_END_SIGNALED && result->signal == SIGKILL) ||
+                  (result->kind == ATOLL_END_EXITED && result->code == 128 + SIGKILL);
+
+    if (!killed || (result->oom_kills == 0 && result->kind != ATOLL_END_OOM_KILLED))
+        return false;
+    (void)atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM,
+                     "the memory of the sandbox was used up (limits.memoryMB is %llu), and the "
+                     "command was killed%s%.*s; `atoll task retry %s --memory SIZE` gives it more",
+                     (unsigned long long)(result->oom_limit_bytes >> 20), *tail ? ": " : "", 110,
+                     tail, task->id);
+    return true;
+}
+
+/* False: the agent has not had too little time. */
+static bool ran_too_long(const struct atoll_task *task, const json_t *agent,
+                         const struct atoll_exec_result *result, const char *tail,
+                         struct atoll_error *err)
+{
+    if (result->kind != ATOLL_END_TIMED_OUT)
+        return false;
+    (void)atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+                     "the agent took longer than %.6g s (timeoutSeconds), and was killed%s%.*s; "
+                     "`atoll task retry %s --timeout TIME` gives it more",
+                     atoll_task_number(task, agent, "timeoutSeconds", ATOLL_TASK_AGENT_TIMEOUT_S),
+                     *tail ? ": " : "", 110, tail, task->id);
+    return true;
+}
+
 void atoll_task_explain(const struct atoll_task *task, const json_t *agent,
                         const struct atoll_exec_result *result, const char *tail,
                         struct atoll_error *err)
@@ -126,6 +160,8 @@ void atoll_task_explain(const struct atoll_task *task, const json_t *agent,
     enum cause cause;
     char how[300];
 
+    if (atoll_task_ran_out(task, result, tail, err) || ran_too_long(task, agent, result, tail, err))
+        return;
     said = *said ? said : *tail ? tail : "it printed nothing";
     cause = find_cause(agent, result, said);
     if (cause == OTHER && *tail)

@@ -316,6 +316,30 @@ static void run_canceled(struct atoll_task *task, const char *who)
     end_commands(task);
 }
 
+static void begin_steps(void *arg, const struct atoll_error *error)
+{
+    struct atoll_task *task = arg;
+
+    if (error) {
+        record_end(task, error);
+        atoll_steps_stop(&task->steps, error);
+    }
+    atoll_steps_start(&task->steps);
+}
+
+static void set_limits(void *arg, const struct atoll_error *error)
+{
+    const struct atoll_task *task = arg;
+    struct atoll_error failed;
+
+    if (error)
+        (void)atoll_fail(&failed, error->kind, error->errnum,
+                         "%.250s; `atoll task retry %s sandbox` makes another sandbox with the new "
+                         "limits",
+                         error->text, task->id);
+    begin_steps(arg, error ? &failed : NULL);
+}
+
 void atoll_task_run(struct atoll_task *task)
 {
     static struct atoll_step steps[COUNT];
@@ -332,11 +356,10 @@ void atoll_task_run(struct atoll_task *task)
         return;
     }
     atoll_task_budget_begin(task);
-    if (r < 0) {
-        record_end(task, &error);
-        atoll_steps_stop(&task->steps, &error);
-    }
-    atoll_steps_start(&task->steps);
+    if (r < 0)
+        begin_steps(task, &error);
+    else
+        atoll_task_set_limits(task, set_limits);
 }
 
 static void ignore(void *arg ATOLL_UNUSED, const struct atoll_error *error ATOLL_UNUSED)
@@ -426,6 +449,8 @@ void atoll_task_command_ended(struct atoll_task *task, const struct atoll_exec_r
 
     if (!error && result->kind == ATOLL_END_TIMED_OUT) {
         say_too_long(task, &failed);
+        error = &failed;
+    } else if (!error && atoll_task_ran_out(task, result, tail, &failed)) {
         error = &failed;
     } else if (!error && !(result->kind == ATOLL_END_EXITED && result->code == 0)) {
         atoll_task_describe_end(result, how, sizeof(how));

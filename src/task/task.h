@@ -92,11 +92,17 @@ bool atoll_tasks_before(struct atoll_tasks *tasks, const char *tenant, int64_t c
 /* Ends what runs for it. No effect on an ended task. NOT_FOUND. */
 int atoll_tasks_cancel(struct atoll_tasks *tasks, const char *id, const char *who,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
+/* What a retry changes of the request; NULL: nothing. */
+struct atoll_task_change {
+    const json_t *budget;  /* replaces members of it */
+    const json_t *timeout; /* "timeoutSeconds" */
+    const json_t *limits;  /* replaces members of "limits" of its sandbox */
+};
 /* Starts a failed or canceled task again, from `step`; NULL: from the one that failed. Without its
- * sandbox it begins anew. budget: replaces members of its budget; or NULL. NOT_FOUND, INVALID_ARGUMENT
- * (no such step), FAILED_PRECONDITION. */
+ * sandbox it begins anew. NOT_FOUND, INVALID_ARGUMENT (no such step), FAILED_PRECONDITION. */
 int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *step,
-                      const json_t *budget, struct atoll_error *err) ATOLL_MUST_CHECK;
+                      const struct atoll_task_change *change,
+                      struct atoll_error *err) ATOLL_MUST_CHECK;
 bool atoll_tasks_is_step(const char *name);
 
 /* Forgets an ended task and its log. FAILED_PRECONDITION. */

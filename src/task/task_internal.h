@@ -94,6 +94,13 @@ bool atoll_task_has_sandbox(const struct atoll_task *task);
 /* Lets the task begin anew, in another sandbox: another attempt, which is not stored yet. */
 void atoll_task_anew(struct atoll_task *task);
 
+/* change.c: what a retry changes */
+/* FAILED_PRECONDITION: it cannot be changed, as nothing else is. */
+int atoll_task_change(struct atoll_task *task, const struct atoll_task_change *change,
+                      struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Sets the new limits in the sandbox that the task goes on in, if there are some. done: with the task. */
+void atoll_task_set_limits(struct atoll_task *task, atoll_done_fn *done);
+
 /* stopped.c: the daemon's own stop */
 /* It is about to end the sandboxes. Until the end of the process the task does not end with an error. */
 void atoll_task_note_stop(struct atoll_task *task);
@@ -184,7 +191,11 @@ void atoll_task_run_agent(struct atoll_task *task);
 int atoll_task_runtime(const struct atoll_tasks *tasks, const json_t *request, json_t **ret,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* failure.c: the error of an agent that failed, by its words */
+/* failure.c */
+/* False: the command was not ended by a limit of memory. */
+bool atoll_task_ran_out(const struct atoll_task *task, const struct atoll_exec_result *result,
+                        const char *tail, struct atoll_error *err);
+/* The error of an agent that failed, by its words. */
 void atoll_task_explain(const struct atoll_task *task, const json_t *agent,
                         const struct atoll_exec_result *result, const char *tail,
                         struct atoll_error *err);

@@ -549,16 +549,6 @@ static void ignore(void *arg ATOLL_UNUSED, const struct atoll_error *error ATOLL
 {
 }
 
-static void raise_budget(struct atoll_task *task, const json_t *budget)
-{
-    json_t *own = json_object_get(task->request, "budget");
-
-    if (own)
-        (void)json_object_update(own, (json_t *)(uintptr_t)budget);
-    else
-        (void)json_object_set_new(task->request, "budget", json_deep_copy(budget));
-}
-
 bool atoll_task_has_sandbox(const struct atoll_task *task)
 {
     struct atoll_sandbox *sandbox =
@@ -604,10 +594,11 @@ static bool would_show_password(const struct atoll_task *task)
 }
 
 int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *step,
-                      const json_t *budget, struct atoll_error *err)
+                      const struct atoll_task_change *change, struct atoll_error *err)
 {
     struct atoll_task *task = atoll_task_get(tasks, NULL, id, err);
-    size_t at = step ? atoll_task_step_find(step) : 0;
+    size_t at = step ? atoll_task_step_find(step) : 0, failed_at;
+    int r;
 
     if (!task)
         return -ENOENT;
@@ -624,12 +615,16 @@ int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *ste
     if (count(tasks, task->tenant, ATOLL_TASK_WAITING, ATOLL_TASK_WAITING, NULL) >=
         ATOLL_TASKS_WAITING_MAX)
         return refuse_more(err);
+    failed_at = task->at;
     if (step)
         task->at = at;
     if (!atoll_task_has_sandbox(task) || would_show_password(task))
         task->at = 0;
-    if (budget)
-        raise_budget(task, budget);
+    r = atoll_task_change(task, change, err);
+    if (r < 0) {
+        task->at = failed_at;
+        return r;
+    }
     atoll_task_budget_forget(task);
     atoll_task_memory_forget(task);
     if (task->at == 0)

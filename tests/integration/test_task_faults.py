@@ -242,6 +242,41 @@ def test_a_silent_agent_that_works_is_not_stalled(world):
     remove(world, task)
 
 
+def test_an_agent_with_too_little_time(world):
+    """A retry can give it more, and runs it in the same sandbox."""
+    again = "echo one; echo two; if [ ! -e tried ]; then touch tried; sleep 1000; fi"
+    task = failed(run(world, again, timeoutSeconds=1), "run", "deadline_exceeded", "longer than 1 s (timeoutSeconds)", "--timeout", "one\ntwo")
+    for change, words in (({"timeoutSeconds": "1"}, "timeoutSeconds must be"), ({"limits": {"memoryMB": "x"}}, "limits.memoryMB"),
+                          ({"limits": 7}, "limits"), ({"time": 7}, "time")):
+        answer = world.rest.call("POST", f"/api/tasks/{task['id']}/retry", change)
+        assert answer.status == 400 and words in answer.error["message"], answer.body
+    done = world.atoll("task", "retry", "--timeout", "9m", task["id"])
+    assert done.returncode == 0, done.stderr
+    after = world.rest.call("GET", f"/api/tasks/{task['id']}", wait="true").json
+    assert after["state"] == "succeeded" and after["timeoutSeconds"] == 540 and after["sandbox_id"] == task["sandbox_id"], after
+
+
+def test_an_agent_with_too_little_memory(world):
+    """Whether it is killed itself, or its program is; a retry gives it more."""
+    eat = "head -c 100m /dev/zero | tail -c 100m | wc -c"
+    for instruction in (f"sh -c '{eat}; exit 137'", f"{eat}; exit 137"):
+        task = run(world, instruction, sandbox={"limits": {"memoryMB": 32}})
+        failed(task, "run", "resource_exhausted", "limits.memoryMB is 32", "--memory")
+        remove(world, task)
+    task = run(world, f"[ $({eat}) = 104857600 ] || exit 137", sandbox={"limits": {"memoryMB": 32}})
+    failed(task, "run", "resource_exhausted", "limits.memoryMB is 32", "--memory")
+    answer = world.rest.call("POST", f"/api/tasks/{task['id']}/retry", {"limits": {"diskMB": 900}})
+    assert answer.status == 409 and "limits.diskMB" in answer.error["message"], answer.body
+    done = world.atoll("task", "retry", "--memory", "400M", task["id"])
+    assert done.returncode == 0, done.stderr
+    after = world.rest.call("GET", f"/api/tasks/{task['id']}", wait="true").json
+    assert after["state"] == "succeeded" and after["sandbox_id"] == task["sandbox_id"], after
+    task = run(world, f"df -Pm . | awk 'END {{print $2}}'; exit 1", sandbox={"limits": {"diskMB": 50}})
+    after = retry(world, task, step="sandbox", limits={"diskMB": 90})
+    assert after["sandbox_id"] != task["sandbox_id"] and int(after["output"]) > int(task["output"]), (task, after)
+    remove(world, after)
+
+
 def test_a_step_has_its_own_time_and_record(world):
     task = run(world, "true", check="sleep 1000", steps={"check": {"timeoutSeconds": 0.5}})
     assert task["state"] == "failed" and task["step"] == "check" and "took longer than" in task["error"]["message"], task

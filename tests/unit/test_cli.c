@@ -221,6 +221,24 @@ static void put(FILE *stream, const void *text)
     atoll_cli_put(stream, text);
 }
 
+static void put_lines(FILE *stream, const void *text)
+{
+    atoll_cli_put_lines(stream, text, "  ");
+}
+
+static void lines_are_indented(void **state)
+{
+    static const char *const cases[][2] = {
+        {"", ""}, {"a\n", "a"}, {"a\tb\n\nc\033\n\n", "a\tb\n  \n  c\\x1b"}};
+    (void)state;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
+        char *text = printed(put_lines, cases[i][0]);
+        assert_string_equal(text, cases[i][1]);
+        free(text);
+    }
+}
+
 static void what_people_read_is_escaped(void **state)
 {
     static const struct {
@@ -375,6 +393,7 @@ int main(void)
         cmocka_unit_test(names_from_sandboxes_are_checked),
         cmocka_unit_test(only_links_that_stay_inside_are_made),
         cmocka_unit_test(what_people_read_is_escaped),
+        cmocka_unit_test(lines_are_indented),
         cmocka_unit_test(tables_are_aligned_and_plain_in_files),
         cmocka_unit_test(ages_are_short),
         cmocka_unit_test(targets_are_percent_encoded),

@@ -219,7 +219,7 @@ static int check_numbers(const json_t *object, const char *where, const char *co
     return 0;
 }
 
-int atoll_rest_task_check_budget(const json_t *budget, struct atoll_error *err)
+static int check_budget(const json_t *budget, struct atoll_error *err)
 {
     static const char *const names[] = {"tokens", "costUsd", "cpuSeconds", "wallSeconds", NULL};
 
@@ -287,7 +287,7 @@ static int check_more(struct atoll_body *body, const struct request *q, struct a
     if (q->stall_cpu && !(json_is_number(q->stall_cpu) && json_number_value(q->stall_cpu) >= 0))
         return atoll_fields_refuse(err, "", "stallCpuPercent", q->stall_cpu,
                                    "a number of percent of one CPU");
-    if (atoll_rest_task_check_budget(q->budget, err) < 0 || check_steps(q->steps, err) < 0)
+    if (check_budget(q->budget, err) < 0 || check_steps(q->steps, err) < 0)
         return -EINVAL;
     return check_pull_request(body, q->pull_request, err);
 }
@@ -434,4 +434,22 @@ void atoll_rest_task_release(void *hold)
     if (d)
         atoll_body_done(&d->body);
     free(d);
+}
+
+int atoll_rest_task_check_change(const struct atoll_task_change *change, struct atoll_error *err)
+{
+    json_t *sandbox;
+    struct atoll_options options;
+    void *hold = NULL;
+    int r = check_budget(change->budget, err);
+
+    if (r == 0)
+        r = check_seconds(change->timeout, "timeoutSeconds", err);
+    if (r < 0 || !change->limits)
+        return r;
+    sandbox = json_pack("{s:O}", "limits", change->limits);
+    r = atoll_rest_task_decode(sandbox, &options, &hold, err);
+    atoll_rest_task_release(hold);
+    json_decref(sandbox);
+    return r;
 }

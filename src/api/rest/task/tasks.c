@@ -246,24 +246,28 @@ void atoll_rest_task_retry(struct atoll_api_call *call, const uint8_t *bytes, si
 {
     struct {
         const char *step;
-        const json_t *budget;
+        struct atoll_task_change change;
     } q = {0};
+#define AT(member) (sizeof(q.step) + offsetof(struct atoll_task_change, member))
     static const struct atoll_field retry_fields[] = {
         {"step", ATOLL_FIELD_STRING, 0, 1, 32, NULL, 0},
-        {"budget", ATOLL_FIELD_JSON, sizeof(q.step), 0, 0, NULL, 0},
+        {"budget", ATOLL_FIELD_JSON, AT(budget), 0, 0, NULL, 0},
+        {"timeoutSeconds", ATOLL_FIELD_JSON, AT(timeout), 0, 0, NULL, 0},
+        {"limits", ATOLL_FIELD_JSON, AT(limits), 0, 0, NULL, 0},
         {0},
     };
+#undef AT
     struct atoll_task_view view;
     struct atoll_body body;
     struct atoll_error error;
     int r = atoll_body_decode(&body, bytes, n, retry_fields, &q, &error);
 
     if (r == 0)
-        r = atoll_rest_task_check_budget(q.budget, &error);
+        r = atoll_rest_task_check_change(&q.change, &error);
     if (r == 0)
         r = atoll_rest_task_find(call, &view, &error);
     if (r == 0)
-        r = atoll_tasks_retry(tasks_of(call), call->params.name, q.step, q.budget, &error);
+        r = atoll_tasks_retry(tasks_of(call), call->params.name, q.step, &q.change, &error);
     if (r < 0)
         atoll_api_fail(call, &error);
     else

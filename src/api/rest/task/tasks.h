@@ -12,7 +12,9 @@ int atoll_rest_task_find(struct atoll_api_call *call, struct atoll_task_view *re
  * object in messages. INVALID_ARGUMENT. */
 int atoll_rest_task_check(struct atoll_body *body, json_t *object, const char *where,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
-int atoll_rest_task_check_budget(const json_t *budget, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* INVALID_ARGUMENT */
+int atoll_rest_task_check_change(const struct atoll_task_change *change,
+                                 struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Starts the task that a parsed body asks for, and answers the call. */
 void atoll_rest_task_begin(struct atoll_api_call *call, struct atoll_body *body);
 #define ATOLL_VIEW_FILES_MAX ((size_t)1024 * 1024) /* of contents of files in an answer */

@@ -13,7 +13,8 @@ static void view_request(struct atoll_json_out *out, const json_t *request)
 {
     static const char *const texts[] = {"instruction", "agentName",   "model", "environment",
                                         "swarmId",     "swarmMember", "type"};
-    static const char *const objects[] = {"budget", "requirements", "resources", "priority"};
+    static const char *const objects[] = {"budget", "requirements", "resources", "priority",
+                                          "timeoutSeconds"};
     const json_t *repo = json_object_get(request, "repo");
     const char *url = json_string_value(json_object_get(repo, "url"));
     const char *branch = json_string_value(json_object_get(repo, "branch"));
