@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,14 +268,57 @@ static int serve(struct atoll_cli *cli, struct atoll_error *err)
     return r < 0 ? r : ATOLL_CLI_OK;
 }
 
-/* Configurations of clients: where they are, and the name of the member with the servers. */
+/* Configurations of clients: where they are, the name of the member with the servers, and how they write the value
+ * of a variable of their own environment. */
 static const struct {
-    const char *name, *file, *member;
+    const char *name, *file, *member, *key;
 } clients[] = {
-    {"claude", ".mcp.json of the project, or `claude mcp add atoll -- atoll mcp`", "mcpServers"},
-    {"cursor", ".cursor/mcp.json of the project or of the home directory", "mcpServers"},
-    {"vscode", ".vscode/mcp.json of the workspace", "servers"},
+    {"claude", ".mcp.json of the project, or `claude mcp add atoll -- atoll mcp`", "mcpServers",
+     "${ATOLL_API_KEY}"},
+    {"cursor", ".cursor/mcp.json of the project or of the home directory", "mcpServers",
+     "${env:ATOLL_API_KEY}"},
+    {"vscode", ".vscode/mcp.json of the workspace", "servers", "${env:ATOLL_API_KEY}"},
 };
+
+/* The variables that say where the daemon is: a client may start the server without them. */
+static json_t *make_env(const char *key)
+{
+    static const struct {
+        const char *name;
+        bool is_file;
+    } variables[] = {{"ATOLL_SOCKET", true},
+                     {"ATOLL_URL", false},
+                     {"ATOLL_CA_FILE", true},
+                     {"ATOLL_INSECURE", false}};
+    json_t *env = json_object();
+    const char *value = getenv("ATOLL_API_KEY");
+    char path[PATH_MAX];
+
+    if (value && *value)
+        (void)json_object_set_new(env, "ATOLL_API_KEY", json_string(key));
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(variables); i++) {
+        value = getenv(variables[i].name);
+        if (value && *value)
+            (void)json_object_set_new(
+                env, variables[i].name,
+                json_string(variables[i].is_file && realpath(value, path) ? path : value));
+    }
+    return env;
+}
+
+static json_t *make_server(const char *key)
+{
+    char own[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
+    json_t *env = make_env(key), *server;
+
+    own[n > 0 ? n : 0] = '\0';
+    server = json_pack("{s:s, s:[s]}", "command", n > 0 ? own : "atoll", "args", "mcp");
+    if (json_object_size(env) > 0)
+        (void)json_object_set(server, "env", env);
+    json_decref(env);
+    return server;
+}
 
 static int install(const char *name, struct atoll_error *err)
 {
@@ -284,12 +328,14 @@ static int install(const char *name, struct atoll_error *err)
 
         if (strcmp(clients[i].name, name) != 0)
             continue;
-        config = json_pack("{s:{s:{s:s, s:[s]}}}", clients[i].member, "atoll", "command", "atoll",
-                           "args", "mcp");
+        config = json_pack("{s:{s:o}}", clients[i].member, "atoll", make_server(clients[i].key));
         text = config ? json_dumps(config, JSON_INDENT(2)) : NULL;
         if (!text)
             return atoll_fail_errno(err, ENOMEM, "configuration");
         (void)fprintf(stderr, "For %s\n", clients[i].file);
+        if (strstr(text, clients[i].key))
+            (void)fprintf(stderr, "The key is not in it: the client needs ATOLL_API_KEY in its "
+                                  "environment\n");
         (void)puts(text);
         free(text);
         return ATOLL_CLI_OK;

@@ -425,7 +425,7 @@ def test_the_configuration_of_a_client(daemon, tmp_path, client, member, file):
     given.parent.mkdir(exist_ok=True)
     given.write_text("not mine")
     said = subprocess.run([daemon.build / "atoll", "mcp", "--install", client], cwd=tmp_path, capture_output=True, text=True,
-                          env=daemon.env | {"HOME": str(tmp_path), "ATOLL_SOCKET": "/nonexistent"}, check=True)
+                          env=daemon.env | {"HOME": str(tmp_path)}, check=True)
     assert file in said.stderr and given.read_text() == "not mine"
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [given]
     config = json.loads(said.stdout)
@@ -434,10 +434,24 @@ def test_the_configuration_of_a_client(daemon, tmp_path, client, member, file):
     messages = [{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}},
         {"jsonrpc": "2.0", "method": "notifications/initialized"}, {"jsonrpc": "2.0", "id": 2, "method": "ping"}]
-    talk = subprocess.run([server["command"], *server["args"]], env=daemon.env, capture_output=True, text=True, check=True,
+    # The client has its own PATH and environment.
+    env = {name: value for name, value in daemon.env.items() if not name.startswith("ATOLL_")} | {"PATH": "/nonexistent"}
+    talk = subprocess.run([server["command"], *server["args"]], env=env | server["env"], capture_output=True, text=True, check=True,
                           input="".join(json.dumps(message) + "\n" for message in messages), timeout=60)
     answers = {answer["id"]: answer for answer in map(json.loads, talk.stdout.splitlines())}
     assert answers[1]["result"]["serverInfo"]["name"] == "atoll" and answers[2]["result"] == {}
+
+
+def test_the_configuration_has_no_key(daemon, tmp_path):
+    given = {"ATOLL_URL": "https://atoll.example", "ATOLL_CA_FILE": "ca.pem", "ATOLL_API_KEY": "secret-key"}
+    (tmp_path / "ca.pem").touch()
+    env = {name: value for name, value in daemon.env.items() if not name.startswith("ATOLL_")} | given
+    for client, reference in (("claude", "${ATOLL_API_KEY}"), ("vscode", "${env:ATOLL_API_KEY}")):
+        said = subprocess.run([daemon.build / "atoll", "mcp", "--install", client], cwd=tmp_path, env=env, capture_output=True,
+                              text=True, check=True)
+        (servers,) = json.loads(said.stdout).values()
+        assert servers["atoll"]["env"] == given | {"ATOLL_CA_FILE": str(tmp_path / "ca.pem"), "ATOLL_API_KEY": reference}
+        assert "secret-key" not in said.stdout + said.stderr and "ATOLL_API_KEY in its environment" in said.stderr
 
 
 def test_no_configuration_of_an_unknown_client(daemon):
