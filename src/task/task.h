@@ -78,6 +78,7 @@ struct atoll_task_view {
     const json_t *request;           /* without credentials */
     const json_t *facts;             /* see docs/agents.md */
     const struct atoll_error *error; /* FAILED, CANCELED: why; else kind NONE */
+    const char *hint;                /* remedy for it; "": the message has all */
     int64_t created_unix_ms, started_unix_ms, ended_unix_ms;
     uint64_t log_bytes;
     bool wants_source; /* it waits for atoll_tasks_source() */

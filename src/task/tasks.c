@@ -17,6 +17,7 @@
 #include "task/swarm.h"
 #include "task/task_internal.h"
 
+#define HINT "_hint" /* fact: the remedy for the error, if it has one of its own */
 #define SAID_MAX ((size_t)256 * 1024)
 
 static const char *const state_names[] = {
@@ -239,6 +240,7 @@ static void view_of(struct atoll_task *task, struct atoll_task_view *ret)
         .request = task->request,
         .facts = task->facts,
         .error = &task->error,
+        .hint = atoll_task_fact(task, HINT),
         .created_unix_ms = task->created_unix_ms,
         .started_unix_ms = task->started_unix_ms,
         .ended_unix_ms = task->ended_unix_ms,
@@ -415,6 +417,9 @@ void atoll_task_ended(struct atoll_task *task, const struct atoll_error *error)
                   : error->kind == ATOLL_ERR_CANCELED ? ATOLL_TASK_CANCELED
                                                       : ATOLL_TASK_FAILED;
     task->error = error ? *error : (struct atoll_error){0};
+    (void)json_object_del(task->facts, HINT);
+    if (error && *error->hint)
+        atoll_task_note(task, HINT, json_string(error->hint));
     task->ended_unix_ms = atoll_clock_unix_ms();
     (void)json_object_del(task->facts, ATOLL_TASK_CANCELED_BY);
     atoll_task_forget_stop(task);

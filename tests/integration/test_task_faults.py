@@ -277,6 +277,18 @@ def test_an_agent_with_too_little_memory(world):
     remove(world, after)
 
 
+def test_a_provider_that_is_not_set_up(world):
+    """The task says how it is set up, as an answer to POST /api/sandboxes does."""
+    task = run(world, "true", provider="docker")
+    assert task["step"] == "sandbox" and "there is no provider docker" in task["error"]["message"], task
+    assert "docker is not set up" in task["error"]["hint"] and "providers.yaml" in task["error"]["hint"], task["error"]
+    done = world.atoll("task", "run", "--provider", "docker", "true")
+    assert done.returncode != 0 and "docker is not set up" in done.stderr, done.stderr
+    answer = world.rest.call("POST", "/api/sandboxes", {"provider": "e2b", "e2b": {"apiKey": "x", "templateId": "python3"}})
+    assert answer.status == 400 and answer.error["message"] == "there is no provider e2b", answer.body
+    assert "e2b is not set up" in answer.error["hint"], answer.body
+
+
 def test_a_step_has_its_own_time_and_record(world):
     task = run(world, "true", check="sleep 1000", steps={"check": {"timeoutSeconds": 0.5}})
     assert task["state"] == "failed" and task["step"] == "check" and "took longer than" in task["error"]["message"], task

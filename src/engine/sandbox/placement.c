@@ -34,6 +34,13 @@ static int check_service(struct atoll_engine *engine, const struct atoll_options
 
     if (!options->service || (entry && strcmp(entry->kind, options->service) == 0))
         return 0;
+    if (options->provider && !entry && strcmp(options->provider, "auto") != 0) {
+        (void)atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "there is no provider %.64s",
+                         options->provider);
+        atoll_advise_name(atoll_engine_kinds(engine), options->provider, err);
+        atoll_advise_reload(engine, err);
+        return -EINVAL;
+    }
     return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                       "%s needs \"provider\": the name of a provider of kind %s", options->service,
                       options->service);

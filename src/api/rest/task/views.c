@@ -155,6 +155,8 @@ void atoll_view_task(struct atoll_json_out *out, const char *key, struct atoll_e
         atoll_json_text(out, "message",
                         view->error->kind == ATOLL_ERR_INTERNAL ? "internal error"
                                                                 : view->error->text);
+        if (*view->hint && view->error->kind != ATOLL_ERR_INTERNAL)
+            atoll_json_text(out, "hint", view->hint);
         atoll_json_close(out, '}');
     }
     atoll_json_close(out, '}');
