@@ -66,10 +66,10 @@ struct options {
     struct atoll_cli_sandbox_options sandbox;
     struct atoll_cli_env env;
     const char *instruction, *agent, *model, *system_prompt, *environment, *repo, *base, *branch;
-    const char *username, *setup, *check, *cleanup, *author;
+    const char *username, *setup, *check, *cleanup, *author, *trailer, *resume, *keys;
     struct atoll_cli_list capture, mcp, budget, requirements;
     const char *type, *pr_title, *tools;
-    double timeout, stall;
+    double timeout, stall, priority;
     bool no_push, detach, pr;
 };
 
@@ -96,6 +96,13 @@ static const struct atoll_cli_option run_table[] = {
     TEXT("cleanup", 0, cleanup, "always|success|never",
          "when the sandbox is removed (default: success)"),
     TEXT("author", 0, author, "NAME", "of the commit, as \"Ann <ann@example.org>\""),
+    TEXT("trailer", 0, trailer, "LINE",
+         "of the message of the commit, as \"Reviewed-by: Ann <ann@example.org>\""),
+    TEXT("resume", 0, resume, "ID", "a session of the agent to go on with"),
+    TEXT("keys", 0, keys, "egress|environment",
+         "where the agent's key is (default: outside of the sandbox if possible)"),
+    {"priority", 0, ATOLL_CLI_DECIMAL, AT(priority), "N",
+     "of tasks that wait for a place, the highest begins first", NULL},
     {"capture", 0, ATOLL_CLI_LIST, AT(capture), "PATTERN", "files to keep", NULL},
     {"mcp", 0, ATOLL_CLI_LIST, AT(mcp), "CONNECTOR", "an MCP server for the agent", NULL},
     {"timeout", 0, ATOLL_CLI_TIME, AT(timeout), "TIME", "end the agent after this time", NULL},
@@ -192,7 +199,7 @@ static int add_repo(json_t *request, const struct options *o, struct atoll_error
     return 0;
 }
 
-static int add_author(json_t *request, const char *author, struct atoll_error *err)
+static int add_author(json_t *commit, const char *author, struct atoll_error *err)
 {
     const char *open = author ? strchr(author, '<') : NULL,
                *close = open ? strchr(open, '>') : NULL;
@@ -205,10 +212,22 @@ static int add_author(json_t *request, const char *author, struct atoll_error *e
     if (!close || n == 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "--author must be as \"Ann <ann@example.org>\"");
-    (void)json_object_set_new(request, "commit",
-                              json_pack("{s:s%, s:s%}", "authorName", author, n, "authorEmail",
-                                        open + 1, (size_t)(close - open - 1)));
+    (void)json_object_set_new(commit, "authorName", json_stringn(author, n));
+    (void)json_object_set_new(commit, "authorEmail",
+                              json_stringn(open + 1, (size_t)(close - open - 1)));
     return 0;
+}
+
+static int add_commit(json_t *request, const struct options *o, struct atoll_error *err)
+{
+    json_t *commit = json_object();
+    int r = add_author(commit, o->author, err);
+
+    add_text(commit, "trailer", o->trailer);
+    if (json_object_size(commit) > 0)
+        (void)json_object_set(request, "commit", commit);
+    json_decref(commit);
+    return r;
 }
 
 static int compose(const struct options *o, json_t *request, struct atoll_error *err)
@@ -226,6 +245,10 @@ static int compose(const struct options *o, json_t *request, struct atoll_error 
     add_text(request, "check", o->check);
     add_text(request, "cleanup", o->cleanup);
     add_text(request, "type", o->type);
+    add_text(request, "resume", o->resume);
+    add_text(request, "keys", o->keys);
+    if (o->priority > 0)
+        (void)json_object_set_new(request, "priority", json_real(o->priority));
     add_text(request, "allowedTools", o->tools);
     add_list(request, "requirements", &o->requirements);
     add_list(request, "capturePatterns", &o->capture);
@@ -245,7 +268,7 @@ static int compose(const struct options *o, json_t *request, struct atoll_error 
     if (r == 0)
         r = atoll_cli_add_env(request, &o->env, err);
     if (r == 0)
-        r = add_author(request, o->author, err);
+        r = add_commit(request, o, err);
     return r < 0 ? r : add_repo(request, o, err);
 }
 
@@ -260,8 +283,12 @@ static void print_end(const json_t *task)
     const char *commit = atoll_link_text(task, "commit", "");
     const json_t *files = json_object_get(task, "files");
     const char *url = atoll_link_text(json_object_get(task, "pull_request"), "url", "");
+    const char *output = atoll_link_text(task, "output", "");
+    size_t n = strlen(output);
 
-    (void)printf("%s", atoll_link_text(task, "output", ""));
+    (void)fputs(output, stdout);
+    if (n > 0 && output[n - 1] != '\n' && (json_array_size(files) > 0 || *commit || *url))
+        (void)fputc('\n', stdout);
     for (size_t i = 0; i < json_array_size(files); i++)
         (void)printf("file %s\n", atoll_link_text(json_array_get(files, i), "path", ""));
     if (*commit)
@@ -291,13 +318,46 @@ static int write_pull_request(const json_t *task, struct atoll_error *err)
     return 0;
 }
 
+/* The message with `--repo DIR` of its advice as the user has to write it. Owned by the caller. */
+static char *name_directory(const char *message, const char *repo)
+{
+    static const char word[] = " --repo DIR";
+    const char *at = repo ? strstr(message, word) : NULL;
+    char *named = NULL;
+    int n = at ? asprintf(&named, "%.*s --repo %s%s", (int)(at - message), message, repo,
+                          at + sizeof(word) - 1)
+               : asprintf(&named, "%s", message);
+
+    if (n < 0)
+        abort();
+    return named;
+}
+
+/* Says why the task has failed, and how it is tried again, unless the daemon has said that. */
+static int fail(struct atoll_cli *cli, const char *repo, const char *id, const json_t *task,
+                struct atoll_error *err)
+{
+    const json_t *error = json_object_get(task, "error");
+    const char *hint = atoll_link_text(error, "hint", "");
+    ATOLL_AUTOFREE char *message = name_directory(atoll_link_text(error, "message", "?"), repo);
+    bool canceled = strcmp(atoll_link_text(task, "state", ""), "canceled") == 0;
+    int r = atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ECHILD, "task %s %s: %s", id,
+                       canceled ? "was canceled" : "has failed", message);
+
+    if (*hint)
+        (void)snprintf(cli->hint, sizeof(cli->hint), "%s", hint);
+    else if (!strstr(err->text, "task retry"))
+        (void)snprintf(cli->hint, sizeof(cli->hint), "`atoll task retry %s%s%s` tries again", id,
+                       repo ? " --repo " : "", repo ? repo : "");
+    return r;
+}
+
 /* repo: of this machine, which gets the branch; or NULL. */
 static int conclude(struct atoll_cli *cli, const char *repo, const char *id,
                     struct atoll_error *err)
 {
     ATOLL_AUTOJSON json_t *task = NULL;
     struct atoll_link_target target;
-    const json_t *error;
     int r = atoll_link_target(&target, err, "/api/tasks/%s", id);
 
     if (r == 0)
@@ -306,13 +366,8 @@ static int conclude(struct atoll_cli *cli, const char *repo, const char *id,
         return r;
     if (cli->json)
         (void)!atoll_cli_print_json(task, err);
-    if (strcmp(atoll_link_text(task, "state", ""), "succeeded") != 0) {
-        error = json_object_get(task, "error");
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ECHILD,
-                          "task %s has failed: %.500s; `atoll task retry %s%s%.200s` tries again",
-                          id, atoll_link_text(error, "message", "?"), id, repo ? " --repo " : "",
-                          repo ? repo : "");
-    }
+    if (strcmp(atoll_link_text(task, "state", ""), "succeeded") != 0)
+        return fail(cli, repo, id, task, err);
     if (repo)
         r = atoll_cli_task_fetch(cli, task, repo, err);
     if (r == 0)
@@ -329,7 +384,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
     ATOLL_AUTOJSON json_t *request = json_object(), *started = NULL;
     bool local = o.repo && atoll_cli_task_is_local(o.repo);
     const char *id;
-    int r;
+    int r = 0;
 
     if (argc > 0 && !o.instruction)
         o.instruction = argv[0];
@@ -339,7 +394,12 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
     if (local && o.detach)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "--detach cannot bring the branch back to a repository of this machine");
-    r = local ? atoll_cli_task_check(o.repo, o.base, err) : 0;
+    if (o.repo && !local)
+        r = atoll_cli_task_refuse(o.repo, err);
+    if (r == 0 && local)
+        r = atoll_cli_task_check(o.repo, o.base, err);
+    if (r == 0 && local)
+        r = atoll_cli_task_look(o.repo, o.base, o.branch, err);
     if (r == 0)
         r = compose(&o, request, err);
     if (r == 0)

@@ -11,6 +11,7 @@
 #include "cli/artifacts.h"
 #include "cli/child.h"
 #include "cli/copy.h"
+#include "cli/print.h"
 #include "cli/task.h"
 
 #define BUNDLE "/tmp/.atoll-task.bundle" /* in the sandbox */
@@ -107,6 +108,39 @@ int atoll_cli_task_check(const char *directory, const char *branch, struct atoll
                    : atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
                                 "%.300s has no commit for a task to begin with", directory);
     return r;
+}
+
+int atoll_cli_task_refuse(const char *repo, struct atoll_error *err)
+{
+    if (strstr(repo, "://"))
+        return 0; /* the daemon says which it takes */
+    return atoll_fail(
+        err, ATOLL_ERR_INVALID_ARGUMENT, ENOENT,
+        "--repo must be a directory of this machine, or a URL that begins with https:// "
+        "or http:// (got \"%.200s\")",
+        repo);
+}
+
+int atoll_cli_task_look(const char *directory, const char *base, const char *branch,
+                        struct atoll_error *err)
+{
+    char *dir = (char *)(uintptr_t)directory, line[512];
+    char *inside[] = {"git", "-C", dir, "rev-parse", "--is-inside-work-tree", NULL};
+    char *current[] = {"git", "-C", dir, "symbolic-ref", "-q", "--short", "HEAD", NULL};
+    char *status[] = {"git", "--no-optional-locks", "-C", dir, "status", "--porcelain", NULL};
+
+    if (ask_git(inside, line, sizeof(line)) < 0 || strcmp(line, "true") != 0)
+        return 0; /* a bare repository */
+    if (branch && ask_git(current, line, sizeof(line)) == 0 && strcmp(line, branch) == 0)
+        return atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+            "%.100s is checked out in %.200s, so that it cannot come back there: give "
+            "another --branch, and merge it afterwards",
+            branch, directory);
+    if (!base && ask_git(status, line, sizeof(line)) == 0 && *line)
+        atoll_cli_say("warning: changes that are not committed do not go in; `git status` lists "
+                      "them");
+    return 0;
 }
 
 /* Whether the step is behind the one that wants the repository. */
@@ -216,6 +250,19 @@ int atoll_cli_task_send(struct atoll_cli *cli, const char *task, const char *dir
     return r;
 }
 
+/* The task has the branch still. */
+static int explain(const json_t *task, const char *branch, const char *directory,
+                   struct atoll_error *err)
+{
+    char why[ATOLL_ERROR_TEXT_MAX];
+
+    (void)snprintf(why, sizeof(why), "%s", err->text);
+    return atoll_fail(err, err->kind, err->errnum,
+                      "the branch %.80s did not come back (%.100s); `atoll task take %s --repo "
+                      "%.100s` brings it",
+                      branch, why, atoll_link_text(task, "id", "?"), directory);
+}
+
 int atoll_cli_task_fetch(struct atoll_cli *cli, const json_t *task, const char *directory,
                          struct atoll_error *err)
 {
@@ -236,6 +283,8 @@ int atoll_cli_task_fetch(struct atoll_cli *cli, const json_t *task, const char *
         char *argv[] = {"git", "-C", (char *)(uintptr_t)directory, "fetch", "-q", file, refs, NULL};
         r = run_git(argv, STDERR_FILENO, err);
     }
+    if (r < 0)
+        r = explain(task, branch, directory, err);
     (void)unlink(file);
     return r;
 }

@@ -25,8 +25,8 @@ static void exceed(struct atoll_task *task, const char *name, double used)
     (void)atoll_fail(
         &error, ATOLL_ERR_RESOURCE_EXHAUSTED, EDQUOT,
         "the budget of the task is used up: %s is %.6g, and %.6g is used; raise it with "
-        "`atoll task retry --budget %s=N %s`",
-        name, budget_of(task, name), used, name, task->id);
+        "`atoll task retry --budget %s=N %s%s`",
+        name, budget_of(task, name), used, name, task->id, atoll_task_repo_option(task));
     atoll_task_stop(task, &error);
 }
 

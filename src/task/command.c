@@ -55,8 +55,8 @@ static void finish(struct atoll_task_command *c, const struct atoll_exec_result 
         (void)atoll_fail(&stalled, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
                          "the command printed nothing for %u s, used no CPU time, and was killed; "
                          "stallSeconds and stallCpuPercent of the task or its agent say when; "
-                         "`atoll task retry %s` runs it again",
-                         c->request.stall_ms / 1000, task->id);
+                         "`atoll task retry %s%s` runs it again",
+                         c->request.stall_ms / 1000, task->id, atoll_task_repo_option(task));
         error = &stalled;
     }
     if (atoll_buf_size(&c->tail) > 0)

@@ -129,11 +129,12 @@ bool atoll_task_ran_out(const struct atoll_task *task, const struct atoll_exec_r
 
     if (!killed || (result->oom_kills == 0 && result->kind != ATOLL_END_OOM_KILLED))
         return false;
-    (void)atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM,
-                     "the memory of the sandbox was used up (limits.memoryMB is %llu), and the "
-                     "command was killed%s%.*s; `atoll task retry %s --memory SIZE` gives it more",
-                     (unsigned long long)(result->oom_limit_bytes >> 20), *tail ? ": " : "", 110,
-                     tail, task->id);
+    (void)atoll_fail(
+        err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM,
+        "the memory of the sandbox was used up (limits.memoryMB is %llu), and the "
+        "command was killed%s%.*s; `atoll task retry %s%s --memory SIZE` gives it more",
+        (unsigned long long)(result->oom_limit_bytes >> 20), *tail ? ": " : "", 110, tail, task->id,
+        atoll_task_repo_option(task));
     return true;
 }
 
@@ -146,9 +147,9 @@ static bool ran_too_long(const struct atoll_task *task, const json_t *agent,
         return false;
     (void)atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
                      "the agent took longer than %.6g s (timeoutSeconds), and was killed%s%.*s; "
-                     "`atoll task retry %s --timeout TIME` gives it more",
+                     "`atoll task retry %s%s --timeout TIME` gives it more",
                      atoll_task_number(task, agent, "timeoutSeconds", ATOLL_TASK_AGENT_TIMEOUT_S),
-                     *tail ? ": " : "", 110, tail, task->id);
+                     *tail ? ": " : "", 110, tail, task->id, atoll_task_repo_option(task));
     return true;
 }
 
@@ -172,6 +173,7 @@ void atoll_task_explain(const struct atoll_task *task, const json_t *agent,
         atoll_task_describe_end(result, how, sizeof(how));
     /* All of it fits into the text of an error; the log has what is cut. */
     (void)atoll_fail(err, causes[cause].kind, ECHILD,
-                     "the agent %.60s: %.*s. %s `atoll task retry %s`", how,
-                     cause == OTHER ? 180 : 110, said, causes[cause].advice, task->id);
+                     "the agent %.60s: %.*s. %s `atoll task retry %s%s`", how,
+                     cause == OTHER ? 180 : 110, said, causes[cause].advice, task->id,
+                     atoll_task_repo_option(task));
 }

@@ -156,9 +156,10 @@ static void opened(struct atoll_task *task, const struct atoll_task_program_end 
             &failed, code == TRY_LATER ? ATOLL_ERR_UNAVAILABLE : ATOLL_ERR_FAILED_PRECONDITION,
             ECHILD,
             "the operator's program for pull requests %s %d: %.160s; the branch is pushed; "
-            "`atoll task retry %s open` calls it again",
+            "`atoll task retry %s open%s` calls it again",
             exited ? "exited with status" : "was ended by signal",
-            exited ? code : WTERMSIG(end->status), end->said, task->id);
+            exited ? code : WTERMSIG(end->status), end->said, task->id,
+            atoll_task_repo_option(task));
     if (failed.kind != ATOLL_ERR_NONE) {
         atoll_task_step_done(task, &failed);
         return;

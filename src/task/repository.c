@@ -31,6 +31,11 @@ bool atoll_task_is_uploaded(const struct atoll_task *task)
     return json_is_true(json_object_get(repo_of(task), "upload"));
 }
 
+const char *atoll_task_repo_option(const struct atoll_task *task)
+{
+    return atoll_task_is_uploaded(task) ? " --repo DIR" : "";
+}
+
 bool atoll_task_has_repository(const struct atoll_task *task)
 {
     return atoll_task_repo_text(task, "url") || atoll_task_is_uploaded(task);
@@ -43,6 +48,18 @@ static void run_git(struct atoll_task *task, const struct atoll_git_request *req
                   task);
 }
 
+/* Whether a task can clone from it: the sandbox has no key for SSH, and its network knows hosts by their names in
+ * HTTP and TLS. A path is one of the sandbox, such as that of a volume. */
+static bool is_supported(const char *url)
+{
+    static const char *const starts[] = {"https://", "http://", "git://", "file://", "/"};
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(starts); i++)
+        if (strncasecmp(url, starts[i], strlen(starts[i])) == 0)
+            return true;
+    return false;
+}
+
 int atoll_task_split_url(json_t *request, struct atoll_error *err)
 {
     json_t *repo = json_object_get(request, "repo");
@@ -53,6 +70,12 @@ int atoll_task_split_url(json_t *request, struct atoll_error *err)
         return 0;
     if (atoll_git_url_split(text, &url, err) < 0)
         return atoll_wrap(err, "repo.url");
+    if (!is_supported(text))
+        return atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, EPROTONOSUPPORT,
+            "repo.url must begin with https:// or http://; a task has no key for SSH, "
+            "so give the https:// URL, with a password or token (got \"%.100s\")",
+            url.text);
     (void)json_object_set_new(repo, "url", json_string(url.text));
     if (*url.username && !json_object_get(repo, "username"))
         (void)json_object_set_new(repo, "username", json_string(url.username));

@@ -152,8 +152,8 @@ static void looked(struct atoll_task *task, const struct atoll_exec_result *resu
     (void)atoll_fail(&failed, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
                      "the sandbox does not have the agent, and the registry does not say how to "
                      "install it; use a template or an environment that has it, then `atoll task "
-                     "retry %s sandbox`",
-                     task->id);
+                     "retry %s sandbox%s`",
+                     task->id, atoll_task_repo_option(task));
     atoll_task_step_done(task, &failed);
 }
 

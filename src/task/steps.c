@@ -333,10 +333,11 @@ static void set_limits(void *arg, const struct atoll_error *error)
     struct atoll_error failed;
 
     if (error)
-        (void)atoll_fail(&failed, error->kind, error->errnum,
-                         "%.250s; `atoll task retry %s sandbox` makes another sandbox with the new "
-                         "limits",
-                         error->text, task->id);
+        (void)atoll_fail(
+            &failed, error->kind, error->errnum,
+            "%.250s; `atoll task retry %s sandbox%s` makes another sandbox with the new "
+            "limits",
+            error->text, task->id, atoll_task_repo_option(task));
     begin_steps(arg, error ? &failed : NULL);
 }
 

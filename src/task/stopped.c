@@ -50,7 +50,7 @@ int atoll_task_after_stop(struct atoll_task *task, struct atoll_error *err)
         return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED,
                           "the daemon was stopped, which has ended the sandbox (`atoll reload` "
                           "keeps sandboxes); `atoll task retry %s%s` tries again",
-                          task->id, uploaded ? " --repo DIR" : "");
+                          task->id, atoll_task_repo_option(task));
     atoll_task_log(task, "info",
                    "the daemon was stopped, which has ended the sandbox: the task begins again in "
                    "another one (`atoll reload` keeps sandboxes)");

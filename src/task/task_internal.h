@@ -244,6 +244,8 @@ void atoll_task_branch(struct atoll_task *task);
 void atoll_task_commit(struct atoll_task *task);
 bool atoll_task_has_repository(const struct atoll_task *task);
 bool atoll_task_is_uploaded(const struct atoll_task *task);
+/* What `atoll task retry` needs for the repository of a client's machine; "": nothing. */
+const char *atoll_task_repo_option(const struct atoll_task *task);
 /* A text of "repo" of the request; or NULL. */
 const char *atoll_task_repo_text(const struct atoll_task *task, const char *name);
 /* Whether there is a password or a token for the server of the repository. */

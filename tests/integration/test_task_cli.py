@@ -99,6 +99,41 @@ def test_cancel_retry_rm(world):
     world.rest.call("DELETE", f"/api/sandboxes/{view['sandbox_id']}")
 
 
+def test_a_repository_that_no_task_can_have(world, local, tmp_path):
+    """It is refused before anything is made."""
+    before = newest(world)["id"]
+    for repo, words in (("/nonexistent", "a directory of this machine"), ("git@one.test:a.git", "https://"),
+                        ("ftp://one.test/a", "https://")):
+        done = run(world, "--repo", repo, "true")
+        assert done.returncode != 0 and words in done.stderr and repo in done.stderr, done.stderr
+    done = run(world, "--repo", local, "--branch", "main", "true")
+    assert done.returncode != 0 and "main is checked out" in done.stderr, done.stderr
+    assert newest(world)["id"] == before
+
+
+def test_options_of_the_request(world):
+    """They go into the request as they are."""
+    done = run(world, "--trailer", "Reviewed-by: Ann <ann@example.org>", "--resume", "last", "--keys", "environment", "--priority", "7",
+               "--repo", URL, "--username", USER, "--branch", "options", "echo 1 > options; printf \"$ATOLL_RESUME\"")
+    assert done.returncode == 0 and done.stdout.startswith("last\nbranch options, commit "), (done.stdout, done.stderr)
+    assert "Reviewed-by: Ann <ann@example.org>" in git("log", "-1", "--format=%B", "options", cwd=world.bare)
+    assert newest(world)["priority"] == 7
+
+
+def test_a_branch_that_does_not_come_back(world, local):
+    """Another one has its name: the task keeps it. What is not committed does not go in."""
+    git("branch", "work", "other", cwd=local)
+    (local / "dirty").touch()
+    done = run(world, "--repo", local, "--branch", "work", "ls; echo x > new")
+    task = newest(world)
+    assert done.returncode != 0 and f"atoll task take {task['id']} --repo {local}" in done.stderr, done.stderr
+    assert "changes that are not committed do not go in" in done.stderr and "dirty" not in task.get("output", ""), (done.stderr, task)
+    git("branch", "-qm", "work", "mine", cwd=local)
+    done = world.atoll("task", "take", task["id"], "--repo", local)
+    assert done.returncode == 0, done.stderr
+    assert git("show", "work:new", cwd=local) == "x\n"
+
+
 def test_another_branch_of_a_local_repository(world, local):
     done = run(world, "--repo", local, "--base", "other", "--branch", "work", "echo 2 >> other")
     assert done.returncode == 0, done.stderr
@@ -138,7 +173,8 @@ def test_a_retry_with_a_local_repository(world, local, step):
     """The repository is sent again if the sandbox is another one; the branch comes back."""
     done = run(world, "--repo", local, "--base", "other", "--branch", "work", f"{FAILS} || [ $(cat other) = 2 ]; echo x > new")
     task = newest(world)
-    assert done.returncode != 0 and f"atoll task retry {task['id']} --repo {local}" in done.stderr, done.stderr
+    assert done.returncode != 0 and done.stderr.count(f"atoll task retry {task['id']} --repo {local}`") == 1, done.stderr
+    assert "changes that are not" not in done.stderr, done.stderr
     done = world.atoll("task", "retry", task["id"])
     assert done.returncode != 0 and f"atoll task retry {task['id']} --repo DIR" in done.stderr, done.stderr
     done = world.atoll("task", "take", task["id"], "--repo", local)
