@@ -46,6 +46,19 @@ def test_three_run_at_the_same_time(rest):
     assert started.json["id"] in [one["id"] for one in rest.call("GET", "/api/swarms").json["swarms"]]
 
 
+def test_tasks_with_a_config(rest):
+    """As an executor of agents has them."""
+    config = {"agentName": "tester", "sandboxConfig": {"limits": {"memoryMB": 64}}, "autoCleanup": True, "captureFiles": True}
+    swarm = run(rest, *[{"task": f"echo {i} > file", "config": {**config, "agentName": f"agent-{i}"}} for i in range(2)])
+    members = [member["task"] for member in swarm["members"]]
+    assert [(m["agentName"], m["files"][0]["content"]) for m in members] == [("agent-0", "0\n"), ("agent-1", "1\n")], swarm
+    for twice in ({"task": "true", "agentName": "a", "config": config}, {"task": "true", "config": 7}):
+        answer = rest.call("POST", "/api/swarms", {"tasks": [twice]})
+        assert answer.status == 400 and "config" in answer.error["message"], answer.body
+    done = rest.call("POST", "/api/tasks", {"task": "echo hi", "config": config}, wait="true").json
+    assert done["state"] == "succeeded" and done["agentName"] == "tester" and done["output"] == "hi\n", done
+
+
 def test_memory_and_dependencies(rest):
     swarm = run(rest, task(SET.format("m['sum'] = m['a'] + m['b']"), name="last", dependsOn=["one", "two"]),
                 task(SET.format("m['a'] = 1"), name="one"), task(SET.format("m['b'] = 2; del m['gone']"), name="two"),

@@ -163,12 +163,32 @@ static void join_tools(json_t *root)
     atoll_buf_done(&text);
 }
 
+/* {"task": …, "config": {…}}: the members of "config" are those of the request. One that is given twice stays there,
+ * and is refused. */
+static void lift_config(json_t *root)
+{
+    json_t *config = json_object_get(root, "config"), *value;
+    const char *name;
+    void *next;
+
+    if (!json_is_object(config))
+        return;
+    json_object_foreach_safe(config, next, name, value) if (!json_object_get(root, name))
+    {
+        (void)json_object_set(root, name, value);
+        (void)json_object_del(config, name);
+    }
+    if (json_object_size(config) == 0)
+        (void)json_object_del(root, "config");
+}
+
 /* Members that programs know by other names, and a repository that is only a URL. */
 static void normalize(json_t *root)
 {
     static const char *const names[][2] = {{"task", "instruction"}, {"sandboxConfig", "sandbox"}};
     json_t *value;
 
+    lift_config(root);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++) {
         value = json_object_get(root, names[i][0]);
         if (value && !json_object_get(root, names[i][1])) {
