@@ -138,6 +138,24 @@ static bool is_current(struct atoll_engine *engine, const char *name, const char
            view.definition && strcmp(view.definition, definition) == 0;
 }
 
+bool atoll_environment_is_current(struct atoll_engine *engine,
+                                  const struct atoll_environment *environment)
+{
+    char name[NAME_MAX_BYTES];
+    struct atoll_recipe *recipe = NULL;
+    struct atoll_buf text;
+    struct atoll_error error;
+    bool current;
+
+    write_name(environment, name);
+    atoll_buf_init(&text, TEXT_MAX);
+    current = define(engine, environment, &text, &recipe, &error) == 0 &&
+              is_current(engine, name, atoll_buf_str(&text));
+    atoll_recipe_free(recipe);
+    atoll_buf_done(&text);
+    return current;
+}
+
 /* The network of the build: that of the environment, or everything that the operator permits. */
 static int choose_network(const struct atoll_environment *e, struct atoll_make_request *request,
                           char **ret_policy, struct atoll_error *err)

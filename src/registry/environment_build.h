@@ -20,6 +20,10 @@ bool atoll_environment_built(struct atoll_engine *engine,
                              const struct atoll_environment *environment,
                              char ret_name[static ATOLL_ENVIRONMENT_TEMPLATE_MAX]);
 
+/* Whether that template is of the present definition, so that atoll_environment_build() builds nothing. */
+bool atoll_environment_is_current(struct atoll_engine *engine,
+                                  const struct atoll_environment *environment);
+
 typedef void atoll_environment_built_fn(void *arg, const char *template_name,
                                         const struct atoll_error *error);
 /* Builds the template unless it is there. Requests for the same environment share one build. Borrows the

@@ -12,7 +12,10 @@
 #define WORK_DIR "/work"
 #define OTHER_WORK_DIR "/tmp/work" /* of providers whose root may be read-only */
 #define SANDBOX_EXTRA_S 1800       /* of its time limit, beyond that of the agent or the step */
+#define BUILDING "_building"       /* fact: the environment that is built for the sandbox */
 #define OWN_TIME "_own_time"       /* fact: the time limit of the sandbox is the task's */
+
+#define BUILDING_LAYER "building a template with the agent"
 
 /* Containers of other engines do not have the directory that their commands begin in. */
 static void make_directory_as(struct atoll_task *task, const char *user,
@@ -72,6 +75,10 @@ static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll
     struct atoll_sandbox_view view;
     struct atoll_error failed;
 
+    if (*atoll_task_fact(task, BUILDING) && !error)
+        atoll_task_log(task, "info", "the environment %s is built",
+                       atoll_task_fact(task, BUILDING));
+    (void)json_object_del(task->facts, BUILDING);
     if (error) {
         failed = *error;
         explain_network(task, &failed);
@@ -286,6 +293,18 @@ void atoll_task_sandbox_keep(struct atoll_task *task)
 
 /* --- making it --- */
 
+/* A build takes minutes, in which nothing else is said. */
+static void say_what_is_built(struct atoll_task *task, const struct atoll_options *options,
+                              const struct atoll_environment *environment)
+{
+    if (options->template_name || options->image || !atoll_environment_is_built(environment) ||
+        atoll_environment_is_current(task->tasks->config.engine, environment))
+        return;
+    atoll_task_note(task, BUILDING, json_string(environment->name));
+    atoll_task_log(task, "info", "building the environment %s, for this task and later ones",
+                   environment->name);
+}
+
 static int create_sandbox(struct atoll_task *task, struct atoll_error *err)
 {
     const struct atoll_tasks_config *config = &task->tasks->config;
@@ -318,6 +337,7 @@ static int create_sandbox(struct atoll_task *task, struct atoll_error *err)
             environment.image = environment.dockerfile = NULL;
             environment.packages = NULL;
         }
+        say_what_is_built(task, &create.sandbox, &environment);
         atoll_environment_create(config->engine, &create, created, task);
     }
     if (hold)
@@ -378,10 +398,13 @@ static void create(struct atoll_task *task)
     if (atoll_task_agent_now(task, &agent, &error) < 0)
         atoll_task_step_done(task, &error);
     else if (find_layer(task, agent, &layer) == 0 &&
-             atoll_environment_built(engine, &layer.environment, name))
+             atoll_environment_built(engine, &layer.environment, name)) {
+        if (!atoll_environment_is_current(engine, &layer.environment))
+            atoll_task_log(task, "info", BUILDING_LAYER);
         atoll_environment_build(engine, &layer.environment, layer_is_ready, task);
-    else
+    } else {
         create_now(task);
+    }
 }
 
 /* Its id is stored before it can exist. */
@@ -457,6 +480,6 @@ void atoll_task_layer(struct atoll_task *task,
         failed(task, &error);
         return;
     }
-    atoll_task_log(task, "info", "building a template with the agent");
+    atoll_task_log(task, "info", BUILDING_LAYER);
     atoll_environment_build(task->tasks->config.engine, &layer.environment, layer_is_built, task);
 }

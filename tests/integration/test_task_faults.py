@@ -55,6 +55,8 @@ hosts: [one.test]
 command: [sh, -c, 'cat /opt/fetched; echo "$1"', sh, "{instruction}"]
 """
 ABSENT = "environment: Bash\ncheck: command -v no-such-agent\ncommand: [no-such-agent]\n"
+# Its environment is built by a script.
+BUILT = "environment: Built\ncommand: [cat, /usr/local/share/built]\n"
 UNCHECKED = "environment: Bash\ncommand: [sh, -c, 'exec no-such-agent']\n"
 # What installs dependencies is a file of the registry, too: here a page of another server is one. The second one would
 # install the same.
@@ -82,8 +84,10 @@ def world(tmp_path_factory):
     made = tmp_path_factory.mktemp("world")
     registry, hook = made / "registry", made / "hook"
     shutil.copytree(ROOT / "registry", registry)
-    for name, text in {"flaky": FLAKY, "mute": MUTE, "layered": INSTALLED, "fetched": FETCHED, "absent": ABSENT, "unchecked": UNCHECKED}.items():
+    for name, text in {"flaky": FLAKY, "mute": MUTE, "layered": INSTALLED, "fetched": FETCHED, "absent": ABSENT, "built": BUILT, "unchecked": UNCHECKED}.items():
         (registry / "agents" / f"{name}.yaml").write_text(text)
+    (registry / "environments" / "Built.Dockerfile").write_text("FROM host\nRUN echo made > /usr/local/share/built\n")
+    (registry / "environments" / "Built.yaml").write_text("dockerfile: Built.Dockerfile\nlanguage: sh\ninterpreters:\n  sh:\n    run: [sh, \"{file}\"]\n    extension: sh\n")
     (registry / "setups").mkdir(exist_ok=True)
     for name, text in SETUPS.items():
         (registry / "setups" / f"{name}.yaml").write_text(text)
@@ -275,6 +279,16 @@ def test_an_agent_with_too_little_memory(world):
     after = retry(world, task, step="sandbox", limits={"diskMB": 90})
     assert after["sandbox_id"] != task["sandbox_id"] and int(after["output"]) > int(task["output"]), (task, after)
     remove(world, after)
+
+
+def test_the_log_of_a_build(world):
+    """It says what is built before the sandbox, and when it is built; a later task finds it built."""
+    words = ["building the environment Built, for this task and later ones", "the environment Built is built"]
+    for said in (words, []):
+        task = run(world, "x", "built")
+        assert task["state"] == "succeeded" and task["output"] == "made\n", task
+        lines = [line["message"] for line in world.rest.call("GET", f"/api/tasks/{task['id']}/log").lines]
+        assert [line for line in lines if "environment Built" in line] == said, lines
 
 
 def test_a_provider_that_is_not_set_up(world):
