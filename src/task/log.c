@@ -35,6 +35,16 @@ static void name_of(const char *id, char out[static ATOLL_ID_LEN + 8])
     (void)snprintf(out, ATOLL_ID_LEN + 8, "%s.log", id);
 }
 
+void atoll_task_log_measure(struct atoll_task *task)
+{
+    char name[ATOLL_ID_LEN + 8];
+    struct stat st;
+
+    name_of(task->id, name);
+    if (fstatat(task->tasks->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        task->log_bytes = (uint64_t)st.st_size;
+}
+
 int atoll_task_log_open(struct atoll_task *task, struct atoll_error *err)
 {
     char name[ATOLL_ID_LEN + 8];

@@ -444,6 +444,8 @@ bool atoll_task_key_value(const struct atoll_task *task, const char *name,
                           struct atoll_buf *out) ATOLL_MUST_CHECK;
 
 /* log.c */
+/* Of a log that an earlier daemon has written, without opening it. */
+void atoll_task_log_measure(struct atoll_task *task);
 int atoll_task_log_open(struct atoll_task *task, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_task_log_close(struct atoll_task *task);
 void atoll_task_log_remove(struct atoll_tasks *tasks, const char *id);

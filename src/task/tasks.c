@@ -163,6 +163,7 @@ static int load_row(void *arg, const struct atoll_store_task *row, struct atoll_
         task_free(task);
         return atoll_fail_errno(err, EBADMSG, "a task in the store");
     }
+    atoll_task_log_measure(task);
     return 0;
 }
 

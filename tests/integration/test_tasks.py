@@ -406,6 +406,7 @@ def test_files_of_a_removed_task(tmp_path):
             path.write_text("x\n")
         daemon.start()
         assert not any(path.exists() for path in left) and (folder / "notes.log").exists()
+        assert get(rest, task["id"])["log_bytes"] == (folder / f"{task['id']}.log").stat().st_size > 0
         assert said(rest, task["id"]) == ["kept"]
 
 
