@@ -14,6 +14,8 @@
  * the lines of their answers are written whole.
  */
 #define RUNNING_MAX 64
+#define PARSE_ERROR (-32700) /* of JSON-RPC */
+#define INTERNAL_ERROR (-32603)
 #define AGAIN_S 1 /* before the daemon is tried again */
 
 struct options {
@@ -101,9 +103,10 @@ static void answer_error(struct request *r, const struct atoll_error *error)
     ATOLL_AUTOJSON json_t *message = json_loadb(r->line, r->len, 0, NULL);
     json_t *id = json_object_get(message, "id");
     ATOLL_AUTOJSON json_t *answer =
-        id ? json_pack("{s:s, s:O, s:{s:i, s:s}}", "jsonrpc", "2.0", "id", id, "error", "code",
-                       -32603, "message", error->text)
-           : NULL;
+        id || !message ? json_pack("{s:s, s:O?, s:{s:i, s:s}}", "jsonrpc", "2.0", "id", id, "error",
+                                   "code", message ? INTERNAL_ERROR : PARSE_ERROR, "message",
+                                   message ? error->text : "the message is not JSON")
+                       : NULL;
     char *text = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
 
     if (text)

@@ -269,7 +269,8 @@ SANDBOXES = {
                       Ask(404, "?session=x")),
     "GET /.well-known/oauth-protected-resource": Entry(Ask(200, check=has("resource")), None),
     "GET /.well-known/oauth-protected-resource/mcp": Entry(Ask(200, check=has("resource")), None),
-    "DELETE /mcp": Entry(Ask(204, "?session=" + 32 * "0", check=empty), Ask(400, "?session=x")),
+    # In the query it is an id of `atoll mcp`, which makes its own.
+    "DELETE /mcp": Entry(Ask(204, "?session=" + 32 * "0", check=empty), Ask(404, headers={"Mcp-Session-Id": 32 * "0"})),
     f"POST {BOX}/heartbeat": Entry(Ask(204, check=empty), Ask(400, at=NO_ID), given=leased),
     f"POST {BOX}/pause": Entry(Ask(200, body={}, check=has("state", value="paused")),
                                Ask(400, body={"keepProcesses": "yes"})),

@@ -259,6 +259,44 @@ def test_a_session_has_its_own_sandbox(rest, mcp):
     assert rest.get(f"/api/sandboxes/{box['id']}?ended=false").status == 404
 
 
+def test_a_session_that_is_not_there(rest, mcp):
+    """One that has ended, that no daemon has given, or whose signature is wrong: the client has to begin a new one."""
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    changed = mcp.session[:-1] + ("0" if mcp.session[-1] != "0" else "1")
+    assert mcp.post(ping).status == 200
+    assert rest.call("DELETE", "/mcp", None, {"Mcp-Session-Id": mcp.session}).status == 204
+    for session in (mcp.session, changed, 32 * "0"):
+        headers = {"Mcp-Session-Id": session}
+        for answer in (rest.call("POST", "/mcp", ping, headers), rest.call("DELETE", "/mcp", None, headers),
+                       rest.call("GET", "/mcp", None, headers | {"Accept": "text/event-stream"})):
+            assert answer.status == 404 and "does not exist" in answer.error["message"], (session, answer.body)
+
+
+def test_a_sandbox_that_was_made_again(mcp):
+    """The call that makes it says so, once."""
+    texts = [[item["text"] for item in mcp.tool("run_command", command="echo hi")["content"]]]
+    mcp.tool("sandbox_stop")
+    texts += [[item["text"] for item in mcp.tool("run_command", command="echo hi")["content"]] for _ in range(2)]
+    assert texts[0] == texts[2] == ["hi\n"] and texts[1][1:] == ["hi\n"] and "new, empty" in texts[1][0], texts
+
+
+def test_schemas_of_results(mcp):
+    """What tools return fits the schema that they are listed with."""
+    tools = {tool["name"]: tool for tool in mcp.ask("tools/list")["result"]["tools"]}
+    types = {"string": str, "integer": int, "boolean": bool, "array": list, "object": dict, "null": type(None)}
+    calls = {"run_command": {"command": "echo hi"}, "run_code": {"code": "1"}, "sandbox_info": {}, "sandbox_list": {},
+             "write_file": {"path": "f", "content": "x"}, "read_file": {"path": "f"}, "list_files": {"path": "."},
+             "find_files": {"pattern": "*"}, "search_files": {"pattern": "x"}, "get_file_info": {"path": "f"}, "download_file": {"path": "f"},
+             "edit_file": {"path": "f", "old_text": "x", "new_text": "y"},
+             "preview_url": {"port": 80}, "task_run": {"instruction": "echo x > f", "capture": ["f"]}}
+    for name, arguments in calls.items():
+        result, schema = mcp.tool(name, **arguments), tools[name]["outputSchema"]
+        assert not result["isError"] and schema["type"] == "object", (name, result)
+        for member, value in result["structuredContent"].items():
+            allowed = schema["properties"][member]["type"]
+            assert isinstance(value, tuple(types[one] for one in ([allowed] if isinstance(allowed, str) else allowed))), (name, member, value)
+
+
 def test_first_calls_side_by_side(mcp):
     """They share the sandbox that the first one makes."""
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
@@ -454,6 +492,15 @@ def test_the_configuration_has_no_key(daemon, tmp_path):
         assert "secret-key" not in said.stdout + said.stderr and "ATOLL_API_KEY in its environment" in said.stderr
 
 
+def test_a_message_that_is_no_json(daemon):
+    """It gets an answer, and those after it theirs."""
+    lines = ["{oops", json.dumps({"jsonrpc": "2.0", "id": 2, "method": "ping"})]
+    done = subprocess.run([daemon.build / "atoll", "mcp"], env=daemon.env, capture_output=True, text=True, check=True, timeout=60,
+                          input="\n".join(lines) + "\n")
+    answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
+    assert answers[None]["error"]["code"] == -32700 and answers[2]["result"] == {}, done.stdout
+
+
 def test_no_configuration_of_an_unknown_client(daemon):
     refused = daemon.atoll("mcp", "--install", "emacs")
     assert refused.returncode == 2 and refused.stdout == "" and "claude, cursor or vscode" in refused.stderr
@@ -478,6 +525,9 @@ def test_names_of_other_servers(rest, mcp):
     assert link["port"] == 3000
     assert text_of(mcp.tool("sandbox_run_command", sandbox="theirs", namespace="default", command="echo a")) == "a\n"
     assert data_of(mcp.tool("sandbox_get_metrics", sandbox="theirs", namespace="default"))["state"] == "running"
+    assert text_of(mcp.tool("sandbox_exec", container_id="theirs", commands=["cd /", "pwd"])) == "/\n"
+    refused = mcp.ask("tools/call", name="sandbox_exec", arguments={"container_id": "theirs", "commands": [1]})
+    assert "command must be" in refused["error"]["message"], refused
     data_of(mcp.tool("destroy_sandbox", id="theirs"))
     assert rest.get("/api/sandboxes/theirs?ended=false").status == 404
     started = data_of(mcp.tool("sandbox_start", sandbox="micro", namespace="default"))
@@ -576,6 +626,9 @@ def test_tenants_are_apart(rest, daemon, mcp):
     """Neither a name nor an id of another tenant's sandbox leads to it, nor does a session."""
     box = mcp.tool("sandbox_info")["structuredContent"]
     other = Mcp(Rest(daemon.socket, {"X-Atoll-Tenant": "stranger"}), mcp.session)
+    assert other.post({"jsonrpc": "2.0", "id": 1, "method": "ping"}).status == 404
+    other.session = None
+    other.begin()
     for sandbox in (box["id"], box["name"]):
         refused = other.tool("run_command", sandbox=sandbox, command="true")
         assert refused["isError"] and "exit" not in refused["content"][0]["text"], refused

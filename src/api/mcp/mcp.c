@@ -147,38 +147,42 @@ static void fail(struct atoll_api_call *call, int status, const struct atoll_err
 
 /* Sessions. */
 
+static const char no_session[] = "this session does not exist: initialize a new one";
+
 void atoll_mcp_sandbox_name(const char *session, const char *environment, char *out)
 {
     (void)snprintf(out, 64, "mcp%s%.16s%s%.40s", *session ? "-" : "", session,
                    environment ? "-" : "", environment ? environment : "");
 }
 
-/* From the header, or from the query for `atoll mcp`, which makes its own. False: it is not an id of ours. */
+/* From the header, or from the query for `atoll mcp`, which makes its own. False: there is no such session, or it has
+ * ended. */
 static bool take_session(const struct atoll_api_call *call, char *out)
 {
-    const char *given = atoll_http_header(call->req, "mcp-session-id");
+    const struct atoll_mcp *mcp = atoll_api_facade_state(call->api, &atoll_mcp_facade);
+    const char *by_header = atoll_http_header(call->req, "mcp-session-id");
+    const char *given = by_header ? by_header : atoll_http_query(call->req, "session");
 
-    if (!given)
-        given = atoll_http_query(call->req, "session");
     *out = '\0';
     if (!given)
         return true;
     if (strlen(given) != ATOLL_MCP_SESSION_LEN ||
         strspn(given, "0123456789abcdef") != ATOLL_MCP_SESSION_LEN)
         return false;
+    if (by_header && (!atoll_mcp_id_check(call->api, call->caller.tenant, given) ||
+                      atoll_mcp_ids_has(&mcp->ended, given)))
+        return false;
     memcpy(out, given, ATOLL_MCP_SESSION_LEN + 1);
     return true;
 }
 
-static void new_session(const struct atoll_api_call *call)
+static void new_session(const struct atoll_mcp_request *req)
 {
-    uint8_t bytes[ATOLL_MCP_SESSION_LEN / 2];
     char id[ATOLL_MCP_SESSION_LEN + 1];
 
-    atoll_rand_bytes(bytes, sizeof(bytes));
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        (void)snprintf(id + 2 * i, 3, "%02x", bytes[i]);
-    (void)!atoll_http_set_header(call->req, "Mcp-Session-Id", id);
+    atoll_mcp_id_make(req->api, req->tenant, id);
+    (void)!atoll_http_set_header(req->call->req, "Mcp-Session-Id", id);
+    atoll_mcp_ids_add(&req->state->begun, id); /* it has no sandbox yet */
 }
 
 static void destroyed(void *arg, const struct atoll_error *error ATOLL_UNUSED)
@@ -220,12 +224,18 @@ static void end_session(struct atoll_api_call *call, const uint8_t *body ATOLL_U
     struct atoll_sandbox_view view;
     struct atoll_error error;
 
-    if (!take_session(call, session) || !*session) {
+    if (!take_session(call, session)) {
+        (void)atoll_fail(&error, ATOLL_ERR_NOT_FOUND, ENOENT, "%s", no_session);
+        atoll_api_fail(call, &error);
+        return;
+    }
+    if (!*session) {
         (void)atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                          "the header Mcp-Session-Id must be that of the session to end");
         atoll_api_fail(call, &error);
         return;
     }
+    atoll_mcp_ids_add(&mcp->ended, session);
     (void)atoll_mcp_session_free(atoll_mcp_session_find(mcp, call->caller.tenant, session));
     atoll_mcp_sandbox_name(session, NULL, name);
     destroy_others(call, name);
@@ -259,9 +269,7 @@ static void get_stream(struct atoll_api_call *call, const uint8_t *body ATOLL_UN
         fail(call, 405, &error);
         return;
     }
-    r = known ? 0
-              : atoll_fail(&error, ATOLL_ERR_NOT_FOUND, ENOENT,
-                           "this session does not exist: initialize a new one");
+    r = known ? 0 : atoll_fail(&error, ATOLL_ERR_NOT_FOUND, ENOENT, "%s", no_session);
     if (r == 0 && last)
         session = atoll_mcp_session_find(mcp, call->caller.tenant, id);
     if (r == 0 && last && !session)
@@ -325,7 +333,7 @@ static void initialize(struct atoll_mcp_request *req)
         if (strcmp(asked, versions[i]) == 0)
             version = versions[i];
     if (!*req->session)
-        new_session(req->call);
+        new_session(req);
     atoll_mcp_answer(req, json_pack("{s:s, s:o, s:o, s:s}", "protocolVersion", version,
                                     "capabilities", capabilities(), "serverInfo", server_info(),
                                     "instructions", instructions));
@@ -428,9 +436,7 @@ static void post(struct atoll_api_call *call, const uint8_t *body, size_t n)
     if (r != 0)
         atoll_mcp_refuse(req, r, "%s", why);
     else if (!take_session(call, req->session))
-        send(req, 404,
-             error_envelope(id_of(req), ATOLL_MCP_INVALID_REQUEST,
-                            "this session does not exist: initialize a new one"));
+        send(req, 404, error_envelope(id_of(req), ATOLL_MCP_INVALID_REQUEST, no_session));
     else if (!is_known_version(req->version))
         refuse_version(req, req->version);
     else if (!req->message.id)

@@ -38,6 +38,7 @@ struct atoll_mcp_request {
     char session[ATOLL_MCP_SESSION_LEN + 1]; /* "": the client has none */
     const char *version;                     /* of the protocol; of the message; NULL: not given */
     bool modern;                             /* of version 2026-07-28: see mcp.c */
+    bool renewed;                            /* the session's sandbox was made again for it */
     bool by_header;                  /* the session is in the header: it can resume streams */
     struct atoll_mcp_stream *stream; /* of the answer; NULL: one JSON object */
     bool abandoned;                  /* the client is gone, and does not come back */
@@ -53,11 +54,30 @@ struct atoll_mcp_request {
     struct atoll_mcp *state; /* the facade's */
 };
 
+/* ids.c: ids of sessions. The daemon does not keep them: an id of a client has a signature by this daemon. Those
+ * of `atoll mcp`, which are in the query, have none. */
+#define ATOLL_MCP_IDS_MAX 1024
+struct atoll_mcp_ids { /* the newest */
+    char ids[ATOLL_MCP_IDS_MAX][ATOLL_MCP_SESSION_LEN + 1];
+    size_t next;
+};
+void atoll_mcp_ids_add(struct atoll_mcp_ids *ids, const char *id);
+bool atoll_mcp_ids_has(const struct atoll_mcp_ids *ids, const char *id);
+/* False: it was not there. */
+bool atoll_mcp_ids_remove(struct atoll_mcp_ids *ids, const char *id);
+void atoll_mcp_id_make(const struct atoll_api *api, const char *tenant,
+                       char out[static ATOLL_MCP_SESSION_LEN + 1]);
+/* Whether a daemon with this state directory has made it, for this tenant. */
+bool atoll_mcp_id_check(const struct atoll_api *api, const char *tenant, const char *id);
+
 /* The state of the facade. */
 struct atoll_mcp {
     struct atoll_list calls;    /* of struct atoll_mcp_request */
     struct atoll_list sessions; /* of struct atoll_mcp_session, those with streams */
     uint32_t epoch;             /* of this process, in the ids of events */
+    struct atoll_mcp_ids begun; /* by this process, and without a sandbox yet */
+    struct atoll_mcp_ids used;  /* of `atoll mcp`: with a sandbox of this process */
+    struct atoll_mcp_ids ended; /* by their clients */
 };
 
 /* mcp.c: the answer. Both free the request. result: ownership passes. */

@@ -15,9 +15,10 @@
 
 static json_t *describe(const struct atoll_tool *tool)
 {
-    return json_pack("{s:s, s:s, s:o, s:{s:b, s:b}}", "name", tool->mcp_name, "description",
-                     tool->about, "inputSchema", atoll_tool_schema(tool, true), "annotations",
-                     "readOnlyHint", tool->reads_only, "openWorldHint", 0);
+    return json_pack("{s:s, s:s, s:o, s:o*, s:{s:b, s:b}}", "name", tool->mcp_name, "description",
+                     tool->about, "inputSchema", atoll_tool_schema(tool, true), "outputSchema",
+                     atoll_tool_output(tool), "annotations", "readOnlyHint", tool->reads_only,
+                     "openWorldHint", 0);
 }
 
 void atoll_mcp_tools_list(struct atoll_mcp_request *req)
@@ -81,6 +82,9 @@ static void begin_stream(struct atoll_mcp_request *req)
 
 /* Calls. */
 
+static const char renewed[] =
+    "Note: the sandbox that this session had has ended. This call has made a new, empty one.";
+
 static void forget(struct atoll_mcp_request *req)
 {
     atoll_timer_cancel(&req->beat);
@@ -101,7 +105,10 @@ static void done(void *arg, const struct atoll_tool_result *result, const struct
         return;
     }
     /* Other errors are for the model: it can do something about them. */
-    content = json_pack("[{s:s, s:s}]", "type", "text", "text", error ? error->text : result->text);
+    content =
+        req->renewed ? json_pack("[{s:s, s:s}]", "type", "text", "text", renewed) : json_array();
+    (void)json_array_append_new(content, json_pack("{s:s, s:s}", "type", "text", "text",
+                                                   error ? error->text : result->text));
     if (!error && result->image)
         (void)json_array_append_new(content, json_pack("{s:s, s:s, s:s}", "type", "image", "data",
                                                        result->image, "mimeType", "image/png"));
@@ -228,6 +235,21 @@ static void make_environment(struct atoll_mcp_request *req, const char *environm
             sandbox_made, req);
 }
 
+/* A session without a sandbox had one, unless it has begun just now. Those of `atoll mcp` may begin without a message:
+ * of them the daemon knows the ones that got their sandbox from it. */
+static void make_own(struct atoll_mcp_request *req, const struct atoll_options *options)
+{
+    struct atoll_mcp *mcp = req->state;
+
+    if (req->by_header) {
+        req->renewed = !atoll_mcp_ids_remove(&mcp->begun, req->session);
+    } else if (*req->session) {
+        req->renewed = atoll_mcp_ids_remove(&mcp->used, req->session);
+        atoll_mcp_ids_add(&mcp->used, req->session);
+    }
+    atoll_engine_create(req->engine, options, sandbox_made, req);
+}
+
 static void use_session(struct atoll_mcp_request *req)
 {
     const char *environment = json_string_value(json_object_get(req->tool->object, "environment"));
@@ -243,7 +265,7 @@ static void use_session(struct atoll_mcp_request *req)
     else if (environment)
         make_environment(req, environment, &options);
     else
-        atoll_engine_create(req->engine, &options, sandbox_made, req);
+        make_own(req, &options);
 }
 
 static void end_call(struct atoll_mcp_request *req)

@@ -6,6 +6,7 @@
  * called, and are in no list: prompts and programs written for those servers go on to work.
  */
 #define RENAMED_MAX 5
+#define SCRIPT_MAX ((size_t)1024 * 1024)
 struct alias {
     const char *name, *tool;
     const struct {
@@ -35,12 +36,13 @@ static const struct alias aliases[] = {
     {"git_clone", "git_clone", {{"id", "sandbox"}}},
     /* microsandbox's. */
     {"sandbox_start", "sandbox_create", {{"sandbox", "name"}, {"namespace", NULL}}},
-    {"sandbox_stop", "sandbox_stop", {{"namespace", NULL}}},
+    {"sandbox_stop", "sandbox_stop", {{"namespace", NULL}, {"container_id", "sandbox"}}},
     {"sandbox_run_command", "run_command", {{"namespace", NULL}}},
     {"sandbox_run_code", "run_code", {{"namespace", NULL}}},
     {"sandbox_get_metrics", "sandbox_info", {{"namespace", NULL}}},
     /* code-sandbox-mcp's. */
     {"sandbox_initialize", "sandbox_create", {{NULL, NULL}}},
+    {"sandbox_exec", "run_command", {{"container_id", "sandbox"}, {"commands", "command"}}},
 };
 
 static const struct alias *find(const char *name)
@@ -58,6 +60,25 @@ const char *atoll_tool_alias(const char *name)
     return alias ? alias->tool : name;
 }
 
+/* Commands are one script, which ends with the first that fails. Owned by the caller. */
+static json_t *join(const json_t *commands)
+{
+    struct atoll_buf script;
+    json_t *text;
+
+    atoll_buf_init(&script, SCRIPT_MAX);
+    for (size_t i = 0; i < json_array_size(commands); i++) {
+        const char *command = json_string_value(json_array_get(commands, i));
+        if (!command || atoll_buf_appendf(&script, "%s%s", i ? " &&\n" : "", command) < 0) {
+            atoll_buf_done(&script);
+            return json_incref((json_t *)(uintptr_t)commands); /* which is refused */
+        }
+    }
+    text = json_string(atoll_buf_str(&script));
+    atoll_buf_done(&script);
+    return text;
+}
+
 void atoll_tool_alias_args(const char *name, json_t *args)
 {
     const struct alias *alias = find(name);
@@ -68,7 +89,9 @@ void atoll_tool_alias_args(const char *name, json_t *args)
 
         if (!value || (to && json_object_get(args, to)))
             continue;
-        if (to)
+        if (to && json_is_array(value))
+            (void)json_object_set_new(args, to, join(value));
+        else if (to)
             (void)json_object_set(args, to, value);
         (void)json_object_del(args, from);
     }

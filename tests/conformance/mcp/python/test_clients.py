@@ -35,7 +35,10 @@ def test_tools_and_resources(kind):
     async def tour():
         async with connected(kind) as client:
             assert client.protocol_version == "2026-07-28"
-            assert "run_command" in [tool.name for tool in (await client.list_tools()).tools]
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            # From now on the client checks results against it.
+            assert {"run_command", "run_code", "sandbox_list", "read_file", "task_run"} <= {
+                name for name in tools if tools[name].output_schema}
             failed = await client.call_tool("run_command", {"command": "echo out; exit 3"})
             assert failed.is_error and failed.structured_content["exit_code"] == 3
             assert "42" in await text_of(client, "run_code", code="6 * 7")
@@ -45,6 +48,9 @@ def test_tools_and_resources(kind):
             await client.call_tool("run_command", {"command": "git init -qb main repo"})
             assert (await client.call_tool("git_status", {"path": "repo"})).structured_content["branch"] == "main"
             await client.call_tool("write_file", {"path": "/home/user/file", "content": "text"})
+            for tool, arguments in (("read_file", {"path": "file"}), ("list_files", {"path": "."}), ("sandbox_list", {}),
+                                    ("task_run", {"instruction": "echo done"})):
+                assert not (await client.call_tool(tool, arguments)).is_error
             box = (await client.call_tool("sandbox_info", {})).structured_content
             read = await client.read_resource(f"atoll://{box['id']}/home/user/file")
             assert read.contents[0].text == "text"

@@ -1,0 +1,76 @@
+#include <stdio.h>
+#include <string.h>
+#include "api/kit/token.h"
+#include "api/mcp/mcp_internal.h"
+#include "base/rand.h"
+
+/*
+ * Ids of sessions: 8 random bytes and as many of their signature, in hex.
+ */
+#define RANDOM_LEN (ATOLL_MCP_SESSION_LEN / 2) /* digits */
+
+void atoll_mcp_ids_add(struct atoll_mcp_ids *ids, const char *id)
+{
+    memcpy(ids->ids[ids->next], id, ATOLL_MCP_SESSION_LEN + 1);
+    ids->next = (ids->next + 1) % ATOLL_MCP_IDS_MAX;
+}
+
+static size_t find(const struct atoll_mcp_ids *ids, const char *id)
+{
+    size_t i = 0;
+
+    while (i < ATOLL_MCP_IDS_MAX && strcmp(ids->ids[i], id) != 0)
+        i++;
+    return i;
+}
+
+bool atoll_mcp_ids_has(const struct atoll_mcp_ids *ids, const char *id)
+{
+    return find(ids, id) < ATOLL_MCP_IDS_MAX;
+}
+
+bool atoll_mcp_ids_remove(struct atoll_mcp_ids *ids, const char *id)
+{
+    size_t i = find(ids, id);
+
+    if (i == ATOLL_MCP_IDS_MAX)
+        return false;
+    ids->ids[i][0] = '\0';
+    return true;
+}
+
+static void put_hex(const uint8_t *bytes, char *out)
+{
+    for (size_t i = 0; i < RANDOM_LEN / 2; i++)
+        (void)snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* Fills the digits behind the random ones. */
+static void sign(const struct atoll_api *api, const char *tenant, char *id)
+{
+    char name[RANDOM_LEN + 80], token[ATOLL_TOKEN_LEN + 1];
+
+    (void)snprintf(name, sizeof(name), "%.*s %.64s", RANDOM_LEN, id, tenant);
+    atoll_token_make(api, "session of mcp", name, token);
+    /* The token is in base64: its first bytes have at least 6 bits of the signature each. */
+    put_hex((const uint8_t *)token, id + RANDOM_LEN);
+}
+
+void atoll_mcp_id_make(const struct atoll_api *api, const char *tenant,
+                       char out[static ATOLL_MCP_SESSION_LEN + 1])
+{
+    uint8_t bytes[RANDOM_LEN / 2];
+
+    atoll_rand_bytes(bytes, sizeof(bytes));
+    put_hex(bytes, out);
+    sign(api, tenant, out);
+}
+
+bool atoll_mcp_id_check(const struct atoll_api *api, const char *tenant, const char *id)
+{
+    char made[ATOLL_MCP_SESSION_LEN + 1];
+
+    memcpy(made, id, sizeof(made));
+    sign(api, tenant, made);
+    return strcmp(made, id) == 0;
+}
