@@ -64,6 +64,29 @@ int atoll_pattern_parse(const char *text, struct atoll_pattern *ret, struct atol
     return refuse(err, text, p ? "it is empty" : "a quote is not closed");
 }
 
+int atoll_pattern_check(const char *text, struct atoll_error *err)
+{
+    static const char *const operators[] = {"|", "||", "|&", "&", "&&", ";",
+                                            "(", ")",  "<",  ">", ">>"};
+    char word[ATOLL_PATTERN_MAX + 1];
+    const char *p = text, *end;
+
+    for (; *(p += strspn(p, " \t")); p = end) {
+        end = read_word(p, word);
+        if (!end)
+            return 0; /* atoll_pattern_parse() refuses it */
+        for (size_t i = 0; i < ATOLL_ARRAY_LEN(operators); i++)
+            if (strlen(operators[i]) == (size_t)(end - p) &&
+                strncmp(p, operators[i], (size_t)(end - p)) == 0)
+                return refuse(err, text,
+                              "it is compared with each command of a line by itself, so that it "
+                              "never matches: write a rule for one command, without operators");
+        if (end[-1] == ';' && (end - p < 2 || end[-2] != '\\'))
+            return refuse(err, text, "it is more than one command: write a rule for each");
+    }
+    return 0;
+}
+
 void atoll_pattern_done(struct atoll_pattern *pattern)
 {
     for (size_t i = 0; i < pattern->count; i++)

@@ -24,6 +24,9 @@ struct atoll_pattern {
 /* INVALID_ARGUMENT. */
 int atoll_pattern_parse(const char *text, struct atoll_pattern *ret,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Whether it can match: the commands of a line are compared one by one, so that operators are in none of them. For
+ * new rules: those that are stored keep on meaning nothing. INVALID_ARGUMENT. */
+int atoll_pattern_check(const char *text, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_pattern_done(struct atoll_pattern *pattern);
 
 /* *work bounds the steps of all matches of one decision; when it is 0, the answer is MAYBE. */

@@ -298,6 +298,19 @@ static int parse(struct atoll_guard_policy *policy, struct atoll_error *err)
     return r;
 }
 
+int atoll_guard_policy_check(const json_t *json, struct atoll_error *err)
+{
+    const json_t *rules = json_object_get(json, "rules");
+
+    for (size_t i = 0; i < json_array_size(rules); i++) {
+        const char *command =
+            json_string_value(json_object_get(json_array_get(rules, i), "command"));
+        if (command && atoll_pattern_check(command, err) < 0)
+            return atoll_wrap(err, "toolPolicy: rules[%zu]", i);
+    }
+    return 0;
+}
+
 int atoll_guard_policy_parse(const json_t *json, struct atoll_guard_policy **ret,
                              struct atoll_error *err)
 {

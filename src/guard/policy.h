@@ -31,6 +31,8 @@ struct atoll_guard_hook {
     bool fails_open; /* if it does not answer, the call goes on */
 };
 
+/* Of a new policy that can be parsed: INVALID_ARGUMENT, if the command of a rule never matches. */
+int atoll_guard_policy_check(const json_t *json, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* INVALID_ARGUMENT says which member is wrong. json is borrowed. */
 int atoll_guard_policy_parse(const json_t *json, struct atoll_guard_policy **ret,
                              struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -135,7 +135,7 @@ void atoll_task_capture(struct atoll_task *task)
     const char *const argv[] = {"/bin/sh", "-c", end_script, "sh", shadow, base, file, NULL};
 
     if (!atoll_task_captures(task)) {
-        atoll_task_step_done(task, NULL);
+        atoll_task_step_skip(task);
         return;
     }
     shadow_of(task, shadow);

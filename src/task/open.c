@@ -209,7 +209,7 @@ void atoll_task_open(struct atoll_task *task)
     struct atoll_error error;
 
     if (!wanted_of(task) || !*atoll_task_fact(task, "commit"))
-        atoll_task_step_done(task, NULL);
+        atoll_task_step_skip(task);
     else if (open_result(task, &error) < 0)
         atoll_task_step_done(task, &error);
 }

@@ -236,7 +236,7 @@ static void push_alone(struct atoll_task *task)
 void atoll_task_push(struct atoll_task *task)
 {
     if (!*atoll_task_fact(task, "commit") || json_is_false(atoll_task_object(task, "push")))
-        atoll_task_step_done(task, NULL);
+        atoll_task_step_skip(task);
     else if (atoll_task_is_uploaded(task))
         bundle(task);
     else

@@ -267,7 +267,7 @@ void atoll_task_source(struct atoll_task *task)
         atoll_task_log(task, "info", "cloning the repository");
         begin_clone(task);
     } else {
-        atoll_task_step_done(task, NULL);
+        atoll_task_step_skip(task);
     }
 }
 
@@ -301,7 +301,7 @@ void atoll_task_branch(struct atoll_task *task)
     char name[ATOLL_TASK_BRANCH_MAX];
 
     if (!atoll_task_has_repository(task)) {
-        atoll_task_step_done(task, NULL);
+        atoll_task_step_skip(task);
         return;
     }
     atoll_task_branch_name(atoll_task_text(task, "instruction"), task->id, name);
@@ -429,7 +429,7 @@ static void looked(void *arg, const struct atoll_git_result *result,
 void atoll_task_commit(struct atoll_task *task)
 {
     if (!atoll_task_has_repository(task)) {
-        atoll_task_step_done(task, NULL);
+        atoll_task_step_skip(task);
         return;
     }
     atoll_task_kill_commands(task, "a task whose agent has ended");

@@ -169,7 +169,7 @@ void atoll_task_install(struct atoll_task *task)
     }
     argv[2] = json_string_value(json_object_get(agent, "check"));
     if (!argv[2]) {
-        atoll_task_step_done(task, NULL);
+        atoll_task_step_skip(task);
         return;
     }
     if (!atoll_engine_find(task->tasks->config.engine, atoll_task_fact(task, "sandbox_id"))) {

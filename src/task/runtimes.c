@@ -54,13 +54,15 @@ static double order_of(const struct atoll_registry_item *item)
 }
 
 /* "type web; provides node, git" */
-static void describe(const json_t *request, struct atoll_buf *out)
+static void describe(const json_t *runtime, const json_t *request, struct atoll_buf *out)
 {
     const char *type = json_string_value(json_object_get(request, "type")), *name;
     const json_t *wanted = json_object_get(request, "requirements");
     json_t *value;
 
-    if (type)
+    if (type && json_array_size(json_object_get(runtime, "types")) == 0)
+        (void)!atoll_buf_appendf(out, "; it is for all types, and thus for %s", type);
+    else if (type)
         (void)!atoll_buf_appendf(out, "; it is for the type %s", type);
     for (size_t i = 0; i < json_array_size(wanted); i++)
         (void)!atoll_buf_appendf(out, "%s %s", i ? "," : "; it provides",
@@ -77,7 +79,7 @@ static json_t *choice_of(const struct atoll_registry_item *item, const json_t *r
 
     atoll_buf_init(&why, 4096);
     (void)!atoll_buf_appendf(&why, "%s is the first runtime of the registry that fits", item->name);
-    describe(request, &why);
+    describe(item->object, request, &why);
     (void)json_object_set_new(choice, "why", json_string(atoll_buf_str(&why)));
     atoll_buf_done(&why);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(copied); i++)

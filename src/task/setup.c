@@ -210,7 +210,7 @@ static void looked(struct atoll_task *task, const struct atoll_exec_result *resu
     found = atoll_task_setups(task->tasks->config.registry, tail);
     atoll_task_note(task, FOUND, found);
     if (json_array_size(found) == 0)
-        atoll_task_step_done(task, NULL);
+        atoll_task_step_skip(task);
     else
         prepare(task);
 }
@@ -244,5 +244,5 @@ void atoll_task_set_up(struct atoll_task *task)
     else if (automatic && atoll_task_has_repository(task))
         look(task);
     else
-        atoll_task_step_done(task, NULL);
+        atoll_task_step_skip(task);
 }

@@ -124,7 +124,11 @@ static void record_end(struct atoll_task *task, const struct atoll_error *error)
 {
     json_t *record = record_of(task);
 
-    (void)json_object_set_new(record, "state", json_string(error ? "failed" : "succeeded"));
+    (void)json_object_set_new(record, "state",
+                              json_string(error           ? "failed"
+                                          : task->skipped ? "skipped"
+                                                          : "succeeded"));
+    task->skipped = false;
     (void)json_object_set_new(record, "ended_ms", json_integer(atoll_clock_unix_ms()));
     if (error)
         (void)json_object_set_new(record, "error", json_string(atoll_error_kind_name(error->kind)));
@@ -236,6 +240,12 @@ void atoll_task_step_done(struct atoll_task *task, const struct atoll_error *err
     atoll_steps_done(&task->steps, error);
 }
 
+void atoll_task_step_skip(struct atoll_task *task)
+{
+    task->skipped = true;
+    atoll_task_step_done(task, NULL);
+}
+
 static const char *cleanup_of(const struct atoll_task *task)
 {
     const json_t *automatic = atoll_task_object(task, "autoCleanup");
@@ -249,6 +259,11 @@ static const char *cleanup_of(const struct atoll_task *task)
 static bool is_own_sandbox(const struct atoll_task *task)
 {
     return !atoll_task_text(task, "sandboxId");
+}
+
+bool atoll_task_drops_sandbox(const struct atoll_task *task)
+{
+    return is_own_sandbox(task) && strcmp(cleanup_of(task), "never") != 0;
 }
 
 /* --- the end of a task that failed --- */
@@ -483,7 +498,7 @@ static void check(struct atoll_task *task)
     if (text)
         atoll_task_shell(task, "check", text, atoll_task_command_ended);
     else
-        atoll_task_step_done(task, NULL);
+        atoll_task_step_skip(task);
 }
 
 /* --- the end --- */

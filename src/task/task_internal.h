@@ -37,6 +37,7 @@ struct atoll_task {
     struct atoll_task_apart *apart;     /* push_apart.c: while it works; or NULL */
     struct atoll_task_carry *carry;     /* carry.c: a file that is being copied; or NULL */
     bool wants_source;
+    bool skipped;          /* the step has nothing to do */
     bool took_in;          /* push.c: commits of the server, by this try */
     bool emptied;          /* repository.c: the directory of the clone, by this try */
     struct atoll_buf said; /* stdout of an agent without rules for its output */
@@ -132,8 +133,13 @@ void atoll_task_go_on(struct atoll_task *task);
 #define ATOLL_TASK_CANCELED_BY "_canceled_by" /* fact: a client wants it to end */
 /* Kills what runs in the sandbox, if it is the task's own. */
 void atoll_task_kill_commands(struct atoll_task *task, const char *who);
+/* Completes the current step, which has nothing to do. */
+void atoll_task_step_skip(struct atoll_task *task);
 /* Completes the current step. */
 void atoll_task_step_done(struct atoll_task *task, const struct atoll_error *error);
+
+/* Whether the sandbox is the task's own, and is removed with it. */
+bool atoll_task_drops_sandbox(const struct atoll_task *task);
 
 /* Runs a shell command of a step, for as long as the step may take; `done` may be atoll_task_command_ended(), which completes the step. */
 void atoll_task_shell(struct atoll_task *task, const char *name, const char *text,

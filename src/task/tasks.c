@@ -652,13 +652,20 @@ int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *ste
 int atoll_tasks_remove(struct atoll_tasks *tasks, const char *id, struct atoll_error *err)
 {
     struct atoll_task *task = atoll_task_get(tasks, NULL, id, err);
+    char kept[ATOLL_ID_LEN + 1] = "";
+    int r;
 
     if (!task)
         return -ENOENT;
     if (!has_ended(task))
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
                           "the task is %s; cancel it first", state_names[task->state]);
-    return forget(task, err);
+    if (atoll_task_drops_sandbox(task)) /* it was kept for a retry */
+        (void)snprintf(kept, sizeof(kept), "%s", atoll_task_fact(task, "sandbox_id"));
+    r = forget(task, err);
+    if (r == 0 && *kept && atoll_engine_find(tasks->config.engine, kept))
+        atoll_engine_destroy(tasks->config.engine, kept, "the removal of its task", ignore, NULL);
+    return r;
 }
 
 int atoll_tasks_source(struct atoll_tasks *tasks, const char *id, char *ret_sandbox_id,

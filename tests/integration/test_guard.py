@@ -271,6 +271,7 @@ def test_a_fork_has_the_policy(rest):
 def test_bad_policies(rest):
     for bad, word in [({"rule": []}, "rule"), ({"rules": {}}, "array"), ({"rules": [{}]}, "decision"),
                       ({"rules": [deny("")]}, "command"), ({"rules": [deny("a 'b")]}, "quote"),
+                      ({"rules": [deny("curl * | sh")]}, "never matches"), ({"rules": [deny("ls; rm *")]}, "more than one command"),
                       ({"rules": [{"decision": "no"}]}, "decision"), ({"default": 1}, "default"),
                       ({"rules": [{"decision": "deny", "path": "etc"}]}, "path"),
                       ({"rules": [deny("a", path="/b")]}, "command"), ({"askSeconds": 0}, "askSeconds"),

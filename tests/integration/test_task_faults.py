@@ -88,6 +88,7 @@ def world(tmp_path_factory):
         (registry / "agents" / f"{name}.yaml").write_text(text)
     (registry / "environments" / "Built.Dockerfile").write_text("FROM host\nRUN echo made > /usr/local/share/built\n")
     (registry / "environments" / "Built.yaml").write_text("dockerfile: Built.Dockerfile\nlanguage: sh\ninterpreters:\n  sh:\n    run: [sh, \"{file}\"]\n    extension: sh\n")
+    (registry / "runtimes" / "any.yaml").write_text("provides: [any]\nenvironment: Bash\n")
     (registry / "setups").mkdir(exist_ok=True)
     for name, text in SETUPS.items():
         (registry / "setups" / f"{name}.yaml").write_text(text)
@@ -480,11 +481,13 @@ def test_a_pull_request_of_a_long_output(world):
 def test_a_runtime_is_chosen(world):
     task = run(world, "python3 -c 'print(1)'", type="data", requirements=["python"], resources={"memoryMB": 256})
     assert task["state"] == "succeeded" and task["runtime"]["name"] == "python", task
-    assert task["runtime"]["environment"] == "Python3" and "data" in task["runtime"]["why"]
+    assert task["runtime"]["environment"] == "Python3" and "for the type data" in task["runtime"]["why"]
     task = run(world, "true", metadata={"type": "script", "requirements": ["git"], "resources": {"memoryMB": 128}})
     assert task["runtime"]["name"] == "shell" and task["resources"] == {"memoryMB": 128}
     task = run(world, "true", resources={"memoryMB": 128})
     assert task["state"] == "succeeded" and "name" not in task["runtime"] and "resources alone" in task["runtime"]["why"], task
+    task = run(world, "true", type="nosuch", requirements=["any"])
+    assert task["runtime"]["name"] == "any" and "for all types, and thus for nosuch" in task["runtime"]["why"], task
     answer = world.rest.call("POST", "/api/tasks", {"instruction": "x", "requirements": ["cobol"]})
     assert answer.status == 409 and "does not provide cobol" in answer.error["message"], answer.body
 

@@ -117,6 +117,30 @@ def test_a_failing_agent(rest):
     assert rest.call("GET", f"/api/tasks/{task['id']}").status == 404
 
 
+def test_steps_without_work(rest):
+    """They are skipped, and the others are not."""
+    task = run(rest, "true", check="true")
+    states = {step["step"]: step["state"] for step in task["steps"]}
+    assert [step for step in states if states[step] == "succeeded"] == ["sandbox", "run", "check", "cleanup"], states
+    assert {step for step in states if states[step] == "skipped"} == {
+        "install", "clone", "branch", "setup", "capture", "commit", "push", "open"}, states
+
+
+@pytest.mark.parametrize("cleanup", ["success", "never"])
+def test_the_sandbox_of_a_removed_task(rest, cleanup):
+    """It was kept for a retry, unless the client wants to keep it."""
+    task_id = start(rest, "echo begun; sleep 1000", cleanup=cleanup)
+    wait_until(lambda: said(rest, task_id) == ["begun"], 30, lambda: str(log(rest, task_id)))
+    assert rest.call("POST", f"/api/tasks/{task_id}/cancel").status == 202
+    box = f"/api/sandboxes/{get(rest, task_id, wait='true')['sandbox_id']}"
+    assert rest.call("GET", box).json["state"] == "running"
+    assert rest.call("DELETE", f"/api/tasks/{task_id}").status == 204
+    if cleanup == "success":
+        wait_until(lambda: rest.call("GET", box, ended="false").status == 404, 30, lambda: str(rest.call("GET", box).json))
+    else:
+        assert rest.call("GET", box).json["state"] == "running" and rest.call("DELETE", box).status == 204
+
+
 def test_a_failing_check(rest):
     task = run(rest, "echo 1 > n", check="grep 2 n", autoCleanup=True)
     assert task["state"] == "failed" and task["step"] == "check"

@@ -1,4 +1,5 @@
 /* Commands in texts for a shell, and patterns for them. Holes are written as "@". */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
@@ -261,12 +262,26 @@ static void test_bad_patterns(void **state)
         assert_true(atoll_pattern_parse(bad[i], &pattern, &error) < 0);
 }
 
+static void test_patterns_that_never_match(void **state)
+{
+    static const char *const bad[] = {"curl * | sh", "a && b", "rm -rf /; ls", "ls ;", "( rm * )"};
+    static const char *const good[] = {"curl *example.org/?a&b*", "grep '|' *", "find * \\;",
+                                       "git push *"};
+    struct atoll_error error;
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(bad); i++)
+        assert_int_equal(atoll_pattern_check(bad[i], &error), -EINVAL);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(good); i++)
+        assert_int_equal(atoll_pattern_check(good[i], &error), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_commands),     cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_patterns),     cmocka_unit_test(test_work_is_bounded),
-        cmocka_unit_test(test_bad_patterns),
+        cmocka_unit_test(test_bad_patterns), cmocka_unit_test(test_patterns_that_never_match),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

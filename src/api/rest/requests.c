@@ -180,6 +180,9 @@ static int check_tool_policy(const struct atoll_rest_sandbox *s, struct atoll_bo
     if (r < 0)
         return r;
     (void)atoll_guard_policy_free(policy);
+    r = atoll_guard_policy_check(s->tool_policy, err);
+    if (r < 0)
+        return r;
     json = atoll_json_dump(s->tool_policy, JSON_COMPACT);
     if (!json)
         return atoll_fields_no_memory(err);

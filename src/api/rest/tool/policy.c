@@ -32,6 +32,8 @@ static int read_policy(const uint8_t *bytes, size_t n, char **ret_text,
 
     if (r == 0)
         r = atoll_guard_policy_parse(body.root, ret, err);
+    if (r == 0)
+        r = atoll_guard_policy_check(body.root, err);
     if (r == 0 && !(*ret_text = atoll_json_dump(body.root, JSON_COMPACT)))
         r = atoll_fields_no_memory(err);
     atoll_body_done(&body);
@@ -50,8 +52,9 @@ static void set_tenant(struct atoll_api_call *call, const json_t *json)
 {
     struct atoll_error error;
 
-    if (atoll_guard_set_tenant_policy(call->api->config.guard, call->caller.tenant, json, &error) <
-        0)
+    if ((json && atoll_guard_policy_check(json, &error) < 0) ||
+        atoll_guard_set_tenant_policy(call->api->config.guard, call->caller.tenant, json, &error) <
+            0)
         atoll_api_fail(call, &error);
     else if (json)
         reply(call, atoll_guard_tenant_policy(call->api->config.guard, call->caller.tenant));
