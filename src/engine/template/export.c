@@ -168,8 +168,9 @@ void atoll_template_export_drop(struct atoll_export *e)
 
 /* What to export. */
 
+/* whole: another program is to run it, which has no system of the host to put below the layers. */
 static int check_layers(const struct atoll_export *e, const struct atoll_template_view *view,
-                        struct atoll_error *err)
+                        bool whole, struct atoll_error *err)
 {
     uint64_t size = atoll_layers_size(e->images->engine, view->layers);
     uint64_t room = atoll_room_free(e->images->engine->state_fd);
@@ -179,7 +180,7 @@ static int check_layers(const struct atoll_export *e, const struct atoll_templat
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
                           "template %.150s is the host's own system, and has no layers",
                           view->name);
-    if (e->push && atoll_stack_is_host(view->layers))
+    if (whole && atoll_stack_is_host(view->layers))
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
                           "template %.150s is on the host's own system, which is not part of its "
                           "layers: it is no image for others. Save it to a file and import that "
@@ -197,15 +198,14 @@ static int check_layers(const struct atoll_export *e, const struct atoll_templat
     return atoll_layers_hold(e->images->engine, view->layers, err);
 }
 
-static int take_layers(struct atoll_export *e, const struct atoll_template_view *view,
+static int take_layers(struct atoll_export *e, const struct atoll_template_view *view, bool whole,
                        struct atoll_error *err)
 {
     const char *pos = view->layers;
     char name[ATOLL_LAYER_NAME_MAX + 1];
-    int r = check_layers(e, view, err);
+    int r = check_layers(e, view, whole, err);
 
     e->on_host = atoll_stack_is_host(view->layers);
-    e->built_in_user = !atoll_defaults_user(view->source);
     if (e->on_host)
         pos = atoll_stack_above_host(view->layers);
 
@@ -278,7 +278,8 @@ static int fill(struct atoll_export *e, const struct atoll_export_request *reque
     if (r == 0 && !request->template)
         view.config_json = "{}";
     if (r == 0)
-        r = take_layers(e, &view, err);
+        r = take_layers(e, &view, request->image || !request->template, err);
+    e->built_in_user = r == 0 && request->template && !atoll_defaults_user(view.source);
     if (r == 0 && !request->template)
         r = atoll_image_reference_parse(request->name, &e->ref, err);
     else if (r == 0 && !request->image)
