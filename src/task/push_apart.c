@@ -274,19 +274,22 @@ static void created(void *arg, struct atoll_sandbox *sandbox ATOLL_UNUSED,
                            });
 }
 
-/* A snapshot has what an agent may have changed: the template that it is based on is used instead. */
+/* A snapshot has what an agent may have changed: the template that it is based on is used instead. NULL, the default
+ * of the provider: that one is removed, or retired, so that no request can name it. */
 static const char *template_of(struct atoll_task *task, const char *name,
                                struct atoll_template_view *view)
 {
     struct atoll_engine *engine = task->tasks->config.engine;
     struct atoll_error ignored;
 
+    if (atoll_template_is_retired(name))
+        return NULL;
     if (!atoll_templates_find(engine, task->tenant, name, view))
         return name; /* of a provider */
     while (*view->sandbox_id)
         if (!*view->parent || atoll_version_find(engine, view->parent, view, &ignored) < 0)
             return NULL;
-    return view->name;
+    return atoll_template_is_retired(view->name) ? NULL : view->name;
 }
 
 /* Environment and network as the request has them. The network of a policy that the task has made is only

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -129,6 +130,38 @@ def test_a_snapshot_is_not_where_it_is_pushed(world, held):
     assert task["state"] == "succeeded" and task["pushed"], task
     assert templates.pop(task["sandbox_id"]) == "changed" and list(templates.values()) == ["host"]
     remove(world, task)
+
+
+@pytest.mark.parametrize("gone", ["below", "own"])
+def test_the_template_is_retired(world, held, gone):
+    """It is deleted while sandboxes use it, so that it has no name any more: the default template is used."""
+    reached, released = held
+    tenant = SimpleNamespace(rest=Rest(world.socket, {"X-Atoll-Tenant": "retiring"}))
+    native = next(one for one in world.rest.get("/api/providers").json["providers"] if one["name"] == "native")
+    if "snapshots" not in native["capabilities"]:
+        pytest.skip("native cannot freeze sandboxes here")
+    built, changed = f"built-{gone}", f"changed-{gone}"
+    build = tenant.rest.post("/api/builds", {"dockerfile": "FROM host\nRUN echo 1 > /usr/local/share/built\n", "name": built}).json["id"]
+    assert tenant.rest.get(f"/api/builds/{build}/log", follow="true").lines[-1].get("state") == "ready"
+    box = tenant.rest.post("/api/sandboxes", {"template": built}).json["id"]
+    assert tenant.rest.post(f"/api/sandboxes/{box}/snapshots", {"name": changed}).status == 201
+    retire = {"below": built, "own": changed}[gone]
+    go = "while [ ! -e /tmp/go ]; do sleep 0.05; done; cat /usr/local/share/built > new"
+    task_id = start(tenant, f"retired-{gone}", go, sandbox={"template": changed, "network": {"mode": "bridge"}})
+    path = f"/api/tasks/{task_id}"
+    wait_until(lambda: tenant.rest.call("GET", path).json["step"] == "run", 60, lambda: str(tenant.rest.call("GET", path).json))
+    assert tenant.rest.call("DELETE", f"/daytona/snapshots/{retire}").status == 200
+    assert retire not in [one["name"] for one in tenant.rest.get("/api/templates").json["templates"]]
+    own = tenant.rest.call("GET", path).json["sandbox_id"]
+    assert tenant.rest.call("PUT", f"/api/sandboxes/{own}/files", b"", path="/tmp/go").status < 300
+    assert reached.wait(60), ended(tenant, task_id)
+    templates = {one["id"]: one["template"] for one in tenant.rest.get("/api/sandboxes").json["sandboxes"]}
+    released.set()
+    task = ended(tenant, task_id)
+    assert task["state"] == "succeeded" and task["pushed"], task
+    assert [templates[one] for one in templates if one not in (box, own)] == ["host"], templates
+    remove(tenant, task)
+    assert tenant.rest.delete(f"/api/sandboxes/{box}").status == 204
 
 
 @pytest.mark.parametrize("depth", [{}, {"depth": 1}])
