@@ -279,7 +279,10 @@ def test_bad_policies(rest):
                       ({"interceptors": [{"url": "ftp://x"}]}, "url"), ({"interceptors": [{}]}, "url"),
                       ({"interceptors": [{"url": "http://x", "when": ["never"]}]}, "when"),
                       ({"interceptors": [{"url": "http://x", "onError": "ask"}]}, "onError")]:
-        for answer in (rest.post("/api/sandboxes", {"toolPolicy": bad}), rest.put("/api/tools/policy", bad)):
+        box = {"toolPolicy": bad}
+        for answer in (rest.post("/api/sandboxes", box), rest.put("/api/tools/policy", bad), rest.post("/api/run", {"cmd": ["true"], **box}),
+                       rest.post("/api/sessions", {"environment": "Bash", **box}), rest.post("/api/tasks", {"instruction": "x", "sandbox": box}),
+                       rest.post("/api/swarms", {"tasks": [{"instruction": "x", "sandbox": box}]})):
             assert answer.status == 400 and word in answer.error["message"], (bad, answer.body)
     assert rest.get("/api/tools/policy").json == {}
 

@@ -2,7 +2,10 @@
  * Unit tests of src/task: names of branches, subjects of commits, command lines of agents and what is
  * found in their output.
  */
+#include <errno.h>
 #include <string.h>
+#include "api/rest/rest.h"
+#include "api/rest/task/tasks.h"
 #include "task/task_internal.h"
 #include "test.h"
 
@@ -207,6 +210,30 @@ static void a_value_needs_a_place(void **state)
     json_decref((json_t *)(uintptr_t)agent.object);
 }
 
+/* A new task may not have it; one that an earlier version has stored goes on. */
+static void a_rule_that_never_matches_is_refused_in_new_requests(void **state)
+{
+    json_t *policy =
+        json_pack("{s:[{s:s, s:s}]}", "rules", "command", "curl * | sh", "decision", "deny");
+    json_t *sandbox = json_pack("{s:O}", "toolPolicy", policy);
+    json_t *request = json_pack("{s:s, s:O}", "instruction", "x", "sandbox", sandbox);
+    struct atoll_body body = {0};
+    struct atoll_options options;
+    struct atoll_error error;
+    void *hold = NULL;
+
+    (void)state;
+    assert_int_equal(atoll_rest_task_check(&body, request, "", &error), -EINVAL);
+    assert_non_null(strstr(error.text, "sandbox: toolPolicy: rules[0]"));
+    assert_int_equal(atoll_rest_task_decode(sandbox, &options, &hold, &error), 0);
+    assert_non_null(strstr(options.tool_policy_json, "curl * | sh"));
+    atoll_rest_task_release(hold);
+    atoll_body_done(&body);
+    json_decref(policy);
+    json_decref(sandbox);
+    json_decref(request);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,6 +245,7 @@ int main(void)
         cmocka_unit_test(usage_is_not_counted_twice),
         cmocka_unit_test(a_budget_is_for_what_the_agent_reports),
         cmocka_unit_test(a_value_needs_a_place),
+        cmocka_unit_test(a_rule_that_never_matches_is_refused_in_new_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

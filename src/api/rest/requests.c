@@ -180,9 +180,6 @@ static int check_tool_policy(const struct atoll_rest_sandbox *s, struct atoll_bo
     if (r < 0)
         return r;
     (void)atoll_guard_policy_free(policy);
-    r = atoll_guard_policy_check(s->tool_policy, err);
-    if (r < 0)
-        return r;
     json = atoll_json_dump(s->tool_policy, JSON_COMPACT);
     if (!json)
         return atoll_fields_no_memory(err);
@@ -352,8 +349,8 @@ static int check_deadline(const char *word, enum atoll_at_deadline *ret, struct 
     return 0;
 }
 
-int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_body *body,
-                             struct atoll_options *ret_options, struct atoll_error *err)
+int atoll_rest_sandbox_read(const struct atoll_rest_sandbox *s, struct atoll_body *body,
+                            struct atoll_options *ret_options, struct atoll_error *err)
 {
     struct atoll_options o = s->options;
     int r = check_network(s, body, &o, err);
@@ -396,6 +393,14 @@ int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_bo
     if (r == 0)
         *ret_options = o;
     return r;
+}
+
+int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_body *body,
+                             struct atoll_options *ret_options, struct atoll_error *err)
+{
+    int r = atoll_rest_sandbox_read(s, body, ret_options, err);
+
+    return r == 0 ? atoll_guard_policy_check(s->tool_policy, err) : r;
 }
 
 static int check_input(const json_t *value, struct atoll_rest_input *ret, struct atoll_error *err)

@@ -56,6 +56,11 @@ extern const struct atoll_field atoll_rest_sandbox_fields[];
 extern const struct atoll_field atoll_rest_exec_fields[];
 
 /* INVALID_ARGUMENT, UNIMPLEMENTED. */
+int atoll_rest_sandbox_read(const struct atoll_rest_sandbox *sandbox, struct atoll_body *body,
+                            struct atoll_options *ret_options,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The same for a new request: it is also refused for what earlier versions accepted, so that requests which they have
+ * stored can still be read. */
 int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *sandbox, struct atoll_body *body,
                              struct atoll_options *ret_options,
                              struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -7,6 +7,7 @@
 #include "api/rest/task/tasks.h"
 #include "engine/artifact/artifacts.h"
 #include "engine/json_memory.h"
+#include "guard/policy.h"
 #include "task/connectors.h"
 
 #define WEEK_S (7.0 * 24 * 3600)
@@ -352,6 +353,8 @@ static int check_sandbox(const struct request *q, struct atoll_error *err)
                                    "an object, as the body of POST /api/sandboxes");
     r = atoll_rest_task_decode(q->sandbox, &options, &hold, err);
     atoll_rest_task_release(hold);
+    if (r == 0)
+        r = atoll_guard_policy_check(json_object_get(q->sandbox, "toolPolicy"), err);
     return r < 0 ? atoll_wrap(err, "sandbox") : 0;
 }
 
@@ -437,7 +440,7 @@ int atoll_rest_task_decode(const json_t *object, struct atoll_options *ret, void
                  : atoll_fields_no_memory(err);
 
     if (r == 0)
-        r = atoll_rest_sandbox_check(&d->sandbox, &d->body, ret, err);
+        r = atoll_rest_sandbox_read(&d->sandbox, &d->body, ret, err);
     free(text);
     if (r < 0) {
         atoll_rest_task_release(d);
