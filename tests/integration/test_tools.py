@@ -7,6 +7,7 @@ import json
 import subprocess
 
 import pytest
+from conftest import BUILD, running
 from daemons import wait_until
 from mcp_client import Mcp
 from rest import Rest
@@ -270,6 +271,26 @@ def test_a_session_that_is_not_there(rest, mcp):
         for answer in (rest.call("POST", "/mcp", ping, headers), rest.call("DELETE", "/mcp", None, headers),
                        rest.call("GET", "/mcp", None, headers | {"Accept": "text/event-stream"})):
             assert answer.status == 404 and "does not exist" in answer.error["message"], (session, answer.body)
+
+
+def test_other_ids_do_not_displace_a_session_that_has_ended(rest, mcp):
+    """Ids in the query are not those of the daemon."""
+    assert rest.call("DELETE", "/mcp", None, {"Mcp-Session-Id": mcp.session}).status == 204
+    for i in range(1024):
+        assert rest.call("DELETE", "/mcp", session=f"{i:032x}").status == 204
+    assert mcp.post({"jsonrpc": "2.0", "id": 1, "method": "ping"}).status == 404
+
+
+def test_a_sandbox_that_could_not_be_made():
+    """Neither the call that fails nor the next one speaks of a sandbox that has ended."""
+    with running(BUILD, ATOLL_TENANT_SANDBOXES="1") as daemon:
+        rest = Rest(daemon.socket)
+        mcp, box = Mcp(rest), rest.post("/api/sandboxes", {}).json["id"]
+        mcp.begin()
+        failed = mcp.tool("run_command", command="echo hi")
+        assert failed["isError"] and "--tenant-sandboxes" in failed["content"][0]["text"] and len(failed["content"]) == 1, failed
+        assert rest.delete(f"/api/sandboxes/{box}").status == 204
+        assert [item["text"] for item in mcp.tool("run_command", command="echo hi")["content"]] == ["hi\n"]
 
 
 def test_a_sandbox_that_was_made_again(mcp):

@@ -159,7 +159,7 @@ void atoll_mcp_sandbox_name(const char *session, const char *environment, char *
  * ended. */
 static bool take_session(const struct atoll_api_call *call, char *out)
 {
-    const struct atoll_mcp *mcp = atoll_api_facade_state(call->api, &atoll_mcp_facade);
+    struct atoll_mcp *mcp = atoll_api_facade_state(call->api, &atoll_mcp_facade);
     const char *by_header = atoll_http_header(call->req, "mcp-session-id");
     const char *given = by_header ? by_header : atoll_http_query(call->req, "session");
 
@@ -169,8 +169,9 @@ static bool take_session(const struct atoll_api_call *call, char *out)
     if (strlen(given) != ATOLL_MCP_SESSION_LEN ||
         strspn(given, "0123456789abcdef") != ATOLL_MCP_SESSION_LEN)
         return false;
-    if (by_header && (!atoll_mcp_id_check(call->api, call->caller.tenant, given) ||
-                      atoll_mcp_ids_has(&mcp->ended, given)))
+    if (by_header &&
+        (!atoll_mcp_id_check(call->api, call->caller.tenant, given) ||
+         atoll_mcp_ids_has(&atoll_mcp_tenant_get(mcp, call->caller.tenant)->ended, given)))
         return false;
     memcpy(out, given, ATOLL_MCP_SESSION_LEN + 1);
     return true;
@@ -182,7 +183,8 @@ static void new_session(const struct atoll_mcp_request *req)
 
     atoll_mcp_id_make(req->api, req->tenant, id);
     (void)!atoll_http_set_header(req->call->req, "Mcp-Session-Id", id);
-    atoll_mcp_ids_add(&req->state->begun, id); /* it has no sandbox yet */
+    /* It has no sandbox yet. */
+    atoll_mcp_ids_add(&atoll_mcp_tenant_get(req->state, req->tenant)->begun, id);
 }
 
 static void destroyed(void *arg, const struct atoll_error *error ATOLL_UNUSED)
@@ -235,7 +237,8 @@ static void end_session(struct atoll_api_call *call, const uint8_t *body ATOLL_U
         atoll_api_fail(call, &error);
         return;
     }
-    atoll_mcp_ids_add(&mcp->ended, session);
+    if (atoll_mcp_id_check(call->api, call->caller.tenant, session))
+        atoll_mcp_ids_add(&atoll_mcp_tenant_get(mcp, call->caller.tenant)->ended, session);
     (void)atoll_mcp_session_free(atoll_mcp_session_find(mcp, call->caller.tenant, session));
     atoll_mcp_sandbox_name(session, NULL, name);
     destroy_others(call, name);
@@ -465,6 +468,7 @@ static void *open_state(struct atoll_api *api ATOLL_UNUSED, const uint32_t *opti
 
     atoll_list_init(&mcp->calls);
     atoll_list_init(&mcp->sessions);
+    atoll_list_init(&mcp->tenants);
     atoll_rand_bytes((uint8_t *)&mcp->epoch, sizeof(mcp->epoch));
     return mcp;
 }
@@ -476,6 +480,7 @@ static void close_state(void *state)
     while (!atoll_list_empty(&mcp->sessions))
         (void)atoll_mcp_session_free(
             ATOLL_CONTAINER_OF(mcp->sessions.next, struct atoll_mcp_session, node));
+    atoll_mcp_tenants_free(mcp);
     free(mcp);
 }
 

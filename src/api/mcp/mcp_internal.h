@@ -56,11 +56,12 @@ struct atoll_mcp_request {
 
 /* ids.c: ids of sessions. The daemon does not keep them: an id of a client has a signature by this daemon. Those
  * of `atoll mcp`, which are in the query, have none. */
-#define ATOLL_MCP_IDS_MAX 1024
+#define ATOLL_MCP_IDS_MAX 512
 struct atoll_mcp_ids { /* the newest */
     char ids[ATOLL_MCP_IDS_MAX][ATOLL_MCP_SESSION_LEN + 1];
     size_t next;
 };
+/* An id that is there stays as it is. */
 void atoll_mcp_ids_add(struct atoll_mcp_ids *ids, const char *id);
 bool atoll_mcp_ids_has(const struct atoll_mcp_ids *ids, const char *id);
 /* False: it was not there. */
@@ -70,14 +71,28 @@ void atoll_mcp_id_make(const struct atoll_api *api, const char *tenant,
 /* Whether a daemon with this state directory has made it, for this tenant. */
 bool atoll_mcp_id_check(const struct atoll_api *api, const char *tenant, const char *id);
 
+/* What is known of the sessions of a tenant, so that tenants do not displace the ids of one another. */
+#define ATOLL_MCP_TENANTS_MAX 256
+struct atoll_mcp_tenant {
+    struct atoll_list node;
+    char name[65];
+    struct atoll_mcp_ids begun; /* by this process, and without a sandbox yet */
+    struct atoll_mcp_ids used;  /* of `atoll mcp`: with a sandbox of this process */
+    struct atoll_mcp_ids ended; /* by their clients */
+};
+struct atoll_mcp;
+/* Makes it if need be, in place of the one that was not asked for the longest time if there are too many. Valid until the
+ * next call. */
+struct atoll_mcp_tenant *atoll_mcp_tenant_get(struct atoll_mcp *mcp, const char *name);
+void atoll_mcp_tenants_free(struct atoll_mcp *mcp);
+
 /* The state of the facade. */
 struct atoll_mcp {
     struct atoll_list calls;    /* of struct atoll_mcp_request */
     struct atoll_list sessions; /* of struct atoll_mcp_session, those with streams */
-    uint32_t epoch;             /* of this process, in the ids of events */
-    struct atoll_mcp_ids begun; /* by this process, and without a sandbox yet */
-    struct atoll_mcp_ids used;  /* of `atoll mcp`: with a sandbox of this process */
-    struct atoll_mcp_ids ended; /* by their clients */
+    struct atoll_list tenants;  /* of struct atoll_mcp_tenant, owned; asked for last comes last */
+    size_t tenant_count;
+    uint32_t epoch; /* of this process, in the ids of events */
 };
 
 /* mcp.c: the answer. Both free the request. result: ownership passes. */

@@ -237,17 +237,23 @@ static void make_environment(struct atoll_mcp_request *req, const char *environm
 
 /* A session without a sandbox had one, unless it has begun just now. Those of `atoll mcp` may begin without a message:
  * of them the daemon knows the ones that got their sandbox from it. */
-static void make_own(struct atoll_mcp_request *req, const struct atoll_options *options)
+static void note_made(struct atoll_mcp_request *req)
 {
-    struct atoll_mcp *mcp = req->state;
+    struct atoll_mcp_tenant *tenant = atoll_mcp_tenant_get(req->state, req->tenant);
 
     if (req->by_header) {
-        req->renewed = !atoll_mcp_ids_remove(&mcp->begun, req->session);
+        req->renewed = !atoll_mcp_ids_remove(&tenant->begun, req->session);
     } else if (*req->session) {
-        req->renewed = atoll_mcp_ids_remove(&mcp->used, req->session);
-        atoll_mcp_ids_add(&mcp->used, req->session);
+        req->renewed = atoll_mcp_ids_has(&tenant->used, req->session);
+        atoll_mcp_ids_add(&tenant->used, req->session);
     }
-    atoll_engine_create(req->engine, options, sandbox_made, req);
+}
+
+static void own_made(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
+{
+    if (!error)
+        note_made(arg);
+    sandbox_made(arg, sandbox, error);
 }
 
 static void use_session(struct atoll_mcp_request *req)
@@ -265,7 +271,7 @@ static void use_session(struct atoll_mcp_request *req)
     else if (environment)
         make_environment(req, environment, &options);
     else
-        make_own(req, &options);
+        atoll_engine_create(req->engine, &options, own_made, req);
 }
 
 static void end_call(struct atoll_mcp_request *req)
