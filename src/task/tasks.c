@@ -649,6 +649,34 @@ int atoll_tasks_retry(struct atoll_tasks *tasks, const char *id, const char *ste
     return 0;
 }
 
+/* Whether a task is for this sandbox by its request, or runs there. */
+static bool is_for_sandbox(const struct atoll_task *task, const char *sandbox_id)
+{
+    const char *given = atoll_task_text(task, "sandboxId");
+    struct atoll_sandbox *sandbox;
+    struct atoll_sandbox_view view;
+    struct atoll_error ignored;
+
+    if (strcmp(atoll_task_fact(task, "sandbox_id"), sandbox_id) == 0)
+        return true;
+    if (!given || atoll_engine_resolve(task->tasks->config.engine, task->tenant, false, given,
+                                       &sandbox, &ignored) < 0)
+        return false;
+    atoll_sandbox_get(sandbox, &view);
+    return strcmp(view.id, sandbox_id) == 0;
+}
+
+static bool is_needed(struct atoll_tasks *tasks, const char *sandbox_id)
+{
+    const struct atoll_task *task;
+    size_t pos = 0;
+
+    while ((task = atoll_map_next(&tasks->by_id, &pos)))
+        if (!has_ended(task) && is_for_sandbox(task, sandbox_id))
+            return true;
+    return false;
+}
+
 int atoll_tasks_remove(struct atoll_tasks *tasks, const char *id, struct atoll_error *err)
 {
     struct atoll_task *task = atoll_task_get(tasks, NULL, id, err);
@@ -663,7 +691,7 @@ int atoll_tasks_remove(struct atoll_tasks *tasks, const char *id, struct atoll_e
     if (atoll_task_drops_sandbox(task)) /* it was kept for a retry */
         (void)snprintf(kept, sizeof(kept), "%s", atoll_task_fact(task, "sandbox_id"));
     r = forget(task, err);
-    if (r == 0 && *kept && atoll_engine_find(tasks->config.engine, kept))
+    if (r == 0 && *kept && atoll_engine_find(tasks->config.engine, kept) && !is_needed(tasks, kept))
         atoll_engine_destroy(tasks->config.engine, kept, "the removal of its task", ignore, NULL);
     return r;
 }

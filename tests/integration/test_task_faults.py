@@ -514,18 +514,24 @@ def test_what_is_refused(world, member):
 
 
 def test_the_most_urgent_is_first(tmp_path):
-    """Of those that wait for a place."""
+    """Of those that wait for a place. One that waits keeps the sandbox that it is for."""
     with running(BUILD) as daemon:
         rest = Rest(daemon.socket)
+        failed = rest.call("POST", "/api/tasks", {"instruction": "exit 1"}, wait="true").json
         body = {"instruction": "while [ ! -e /tmp/go ]; do sleep 0.2; done", "autoCleanup": True,
                 "sandbox": {"limits": {"memoryMB": 32}}}
         swarm = [rest.call("POST", "/api/tasks", body).json["id"] for _ in range(64)]
         late = rest.call("POST", "/api/tasks", {"instruction": "true", "autoCleanup": True}).json["id"]
         urgent = rest.call("POST", "/api/tasks", {"instruction": "true", "autoCleanup": True, "priority": 5}).json["id"]
-        assert rest.call("GET", f"/api/tasks/{late}").json["state"] == "waiting"
+        guest = rest.call("POST", "/api/tasks", {"instruction": "true", "sandboxId": failed["sandbox_id"][:8]}).json["id"]
+        for waiting in (late, guest):
+            assert rest.call("GET", f"/api/tasks/{waiting}").json["state"] == "waiting"
+        assert rest.call("DELETE", f"/api/tasks/{failed['id']}").status == 204
         rest.call("POST", f"/api/tasks/{swarm[0]}/cancel")
         first, second = (rest.call("GET", f"/api/tasks/{one}", wait="true").json for one in (urgent, late))
         assert first["started_at"] <= second["started_at"], (first, second)
+        task = rest.call("GET", f"/api/tasks/{guest}", wait="true").json
+        assert task["state"] == "succeeded" and task["sandbox_id"] == failed["sandbox_id"], task
         for one in swarm[1:]:
             rest.call("POST", f"/api/tasks/{one}/cancel")
         for one in swarm:

@@ -141,6 +141,19 @@ def test_the_sandbox_of_a_removed_task(rest, cleanup):
         assert rest.call("GET", box).json["state"] == "running" and rest.call("DELETE", box).status == 204
 
 
+def test_the_sandbox_of_a_removed_task_in_which_an_agent_works(rest):
+    """It is left to the agent."""
+    task = run(rest, "exit 1")
+    box = f"/api/sandboxes/{task['sandbox_id']}"
+    agent = rest.call("POST", f"{box}/agents", {"agent": "shell", "instruction": "while [ ! -e /tmp/go ]; do sleep 0.05; done; echo done"})
+    assert agent.status == 201, agent.body
+    assert rest.call("DELETE", f"/api/tasks/{task['id']}").status == 204
+    assert rest.call("PUT", f"{box}/files", b"", path="/tmp/go").status < 300
+    ended = get(rest, agent.json["id"], wait="true")
+    assert ended["state"] == "succeeded" and said(rest, ended["id"]) == ["done"], ended
+    assert rest.call("GET", box).json["state"] == "running" and rest.call("DELETE", box).status == 204
+
+
 def test_a_failing_check(rest):
     task = run(rest, "echo 1 > n", check="grep 2 n", autoCleanup=True)
     assert task["state"] == "failed" and task["step"] == "check"
