@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "engine/provider/providers.h"
+#include "engine/state/state.h"
 #include "engine/volume/opened.h"
 
 /* Headers of responses that pages of other origins may read. */
@@ -254,6 +255,8 @@ static void gone(void *arg, struct atoll_http_request *req)
         free(call);
     else if (call->on_gone)
         call->on_gone(call);
+    else if (!call->idempotency && !call->repeat) /* else the client may ask for the answer again */
+        (void)atoll_capture_cancel(call->engine, call);
 }
 
 void atoll_api_take_over(struct atoll_api_call *first, struct atoll_api_call *second)

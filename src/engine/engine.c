@@ -98,6 +98,7 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     atoll_templates_init(engine);
     atoll_list_init(&engine->builds);
     atoll_list_init(&engine->captures);
+    atoll_list_init(&engine->capture_waits);
     atoll_list_init(&engine->volumes);
     atoll_list_init(&engine->compares);
     atoll_list_init(&engine->diffs);

@@ -408,7 +408,8 @@ void atoll_engine_use(struct atoll_engine *engine, const char *id, int by);
  * resume, destroy and reading its record fails with FAILED_PRECONDITION. keep_processes: the
  * processes are frozen and continue after the resume. Otherwise they are ended (killed_by `who`),
  * and commands after the resume see a fresh boot (new boot_id) on the unchanged disk, /tmp
- * included. FAILED_PRECONDITION when it is paused already.
+ * included. FAILED_PRECONDITION when it is paused already. It waits for a capture in progress
+ * (state/capture_queue.h). who: static.
  */
 void atoll_engine_pause(struct atoll_engine *engine, const char *id, bool keep_processes,
                         const char *who, atoll_done_fn *done, void *arg);

@@ -131,6 +131,7 @@ struct atoll_engine {
     uint32_t creating;                 /* creates in progress on this machine, of all tenants */
     struct atoll_list builds;          /* of struct atoll_build; build.c */
     struct atoll_list captures;        /* of struct capture; state/capture.c */
+    struct atoll_list capture_waits;   /* those that count; state/capture_queue.c */
     struct atoll_list volumes;         /* of struct opened; volume/opened.c */
     struct atoll_list compares, diffs, histories, merges, tries,
         undos;                 /* requests in progress; state/ */
@@ -210,6 +211,8 @@ struct atoll_sandbox {
     bool resizing;                          /* its limits are being changed; resize.c */
     bool policing;                          /* its provider changes its network policy */
     bool snapping;                          /* a snapshot is in progress */
+    struct atoll_list capture_waits;        /* what comes after it; state/capture_queue.c */
+    struct atoll_timer capture_turn;        /* state/capture_queue.c */
     struct atoll_checkpoints *checkpoints;  /* owned; NULL: it has none; state/checkpoint.c */
     bool keeps_env;                         /* its environment is in a file; env_file.c */
     char cause[200];

@@ -4,8 +4,10 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import select
 import signal
 import sqlite3
+import threading
 
 import pytest
 
@@ -279,6 +281,117 @@ def test_a_tenant_leaves_places_to_others():
         fork(boxes[1])
 
 
+def test_captures_of_one_sandbox_take_turns(mortal, box):
+    """Snapshots and forks that are asked for at the same time: as many as a tenant may have, each with its answer."""
+    need_snapshots(box.rest)
+    spawn = spawn_pid(mortal)
+    with concurrent.futures.ThreadPoolExecutor(9) as pool:
+        os.kill(spawn, signal.SIGSTOP)
+        try:
+            asked = [pool.submit(box.post, ("snapshots", "fork")[i % 2], {}) for i in range(9)]
+            wait_until(lambda: any(one.done() for one in asked), 20, lambda: box.view)
+        finally:
+            os.kill(spawn, signal.SIGCONT)
+        answers = [one.result() for one in asked]
+    assert sorted(one.status for one in answers) == [201] * 8 + [429], [one.body for one in answers]
+    for answer in answers:
+        if answer.status == 201 and "name" not in answer.json:
+            assert mortal.rest.delete(f"/api/sandboxes/{answer.json['sandboxes'][0]['id']}").status == 204
+        elif answer.status == 201:
+            remove(mortal.rest, answer.json["name"])
+
+
+def ask_for_snapshot(box, sock, **body):
+    """Sends the request, which is in progress or waits when this returns: the daemon has read it."""
+    text = json.dumps(body)
+    sock.sendall(f"POST {box.path}/snapshots HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 f"Content-Length: {len(text)}\r\n\r\n{text}".encode())
+    for _ in range(2):  # its loop serves requests in the order in which they come
+        assert box.state == "running"
+
+
+def test_a_pause_and_a_restore_wait_for_a_snapshot(mortal):
+    box = Box(mortal.rest)
+    snapshot(box, "base")
+    spawn = spawn_pid(mortal)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        for verb, body in (("restore", {"snapshot": "base"}), ("pause", {})):
+            with mortal.rest.socket() as sock:
+                os.kill(spawn, signal.SIGSTOP)
+                try:
+                    ask_for_snapshot(box, sock, name=f"before-{verb}")
+                    asked = pool.submit(box.post, verb, body)
+                finally:
+                    os.kill(spawn, signal.SIGCONT)
+                assert asked.result().status == 200, asked.result().body
+                assert b" 201 " in sock.recv(65536)
+    assert box.state == "paused" and box.destroy() == 204
+    for name in ("before-pause", "before-restore", "base"):
+        remove(mortal.rest, name)
+
+
+def test_captures_beside_commands(mortal):
+    """The checkpoints of commands delay snapshots, forks, pauses and undos of others, and make none of them fail."""
+    box = Box(mortal.rest, checkpoints="command")
+    need_snapshots(box.rest)
+    stop = threading.Event()
+
+    def commands():
+        statuses = []
+        while not stop.is_set():
+            statuses.append(box.post("execs", {"cmd": ["sh", "-c", f"echo x >> {NOTE}"]}, wait="true").status)
+        return statuses
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        loop = pool.submit(commands)
+        try:
+            answers = [one.result() for _ in range(4) for one in
+                       [pool.submit(box.post, "snapshots", {}), pool.submit(box.post, "snapshots", {}),
+                        pool.submit(box.get, "diff")]]
+            forks = [box.post("fork", {}) for _ in range(2)]
+            paused = []
+            for _ in range(3):
+                paused += [box.post("pause", {}).status, box.post("resume", {}).status]
+        finally:
+            stop.set()
+        ran = loop.result()
+    assert {one.status for one in answers} <= {200, 201}, [one.body for one in answers]
+    assert [one.status for one in forks] == [201, 201], [one.body for one in forks]
+    assert paused == [200] * 6
+    assert set(ran) <= {200, 409} and 200 in ran  # 409: it was asked for while the sandbox was paused
+    for answer in forks:
+        assert mortal.rest.delete(f"/api/sandboxes/{answer.json['sandboxes'][0]['id']}").status == 204
+    for answer in answers:
+        if answer.status == 201:
+            remove(mortal.rest, answer.json["name"])
+    assert box.destroy() == 204
+    wait_until(lambda: not layers(mortal), 20, lambda: layers(mortal))
+
+
+def test_a_client_that_goes_away_gives_up_its_turn(mortal, box):
+    need_snapshots(box.rest)
+    spawn = spawn_pid(mortal)
+    with mortal.rest.socket() as first:
+        os.kill(spawn, signal.SIGSTOP)
+        try:
+            ask_for_snapshot(box, first, name="first")
+            with contextlib.ExitStack() as stack:
+                clients = [stack.enter_context(mortal.rest.socket()) for _ in range(8)]
+                for client in clients:
+                    ask_for_snapshot(box, client)
+                # There are places for eight.
+                ready = select.select(clients, [], [], 20)[0]
+                assert len(ready) == 1 and b" 429 " in ready[0].recv(65536), ready
+            gone = 'method="POST",route="/api/sandboxes/{id}/snapshots",status="499"} 7'
+            wait_until(lambda: gone in mortal.rest.get("/metrics").body.decode(), 20,
+                       lambda: mortal.rest.get("/metrics").body.decode())
+        finally:
+            os.kill(spawn, signal.SIGCONT)
+        assert b" 201 " in first.recv(65536)
+    assert names(mortal.rest) == ["first"]
+    remove(mortal.rest, "first")
+
+
 # Forks.
 
 def test_forks_have_the_files_the_environment_and_the_limits(mortal, box):
@@ -376,23 +489,23 @@ def test_a_sandbox_that_is_ending_is_not_forked(mortal):
 
 
 def test_a_sandbox_that_is_destroyed_while_it_is_forked(mortal):
-    """The destroy does not wait; the fork is refused, and leaves nothing."""
+    """The destroy does not wait; the forks are refused, also those that wait for the first, and leave nothing."""
     box = Box(mortal.rest)
     need_snapshots(box.rest)
     spawn = spawn_pid(mortal)
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+    with concurrent.futures.ThreadPoolExecutor(10) as pool:
         os.kill(spawn, signal.SIGSTOP)
         try:
-            forks = [pool.submit(box.post, "fork", {}) for _ in range(2)]
-            wait_until(lambda: any(one.done() for one in forks), 20, lambda: box.view)  # then the other one is in progress
+            forks = [pool.submit(box.post, "fork", {}) for _ in range(9)]
+            # One more than there may be: then the others are in progress, or wait.
+            wait_until(lambda: any(one.done() for one in forks), 20, lambda: box.view)
             destroyed = pool.submit(box.destroy)
             wait_until(lambda: box.state != "running", 20, lambda: box.view)
         finally:
             os.kill(spawn, signal.SIGCONT)
         assert destroyed.result() == 204
         answers = [one.result() for one in forks]
-    for answer in answers:
-        assert answer.status == 409, answer.body
+    assert sorted(one.status for one in answers) == [409] * 8 + [429], [one.body for one in answers]
     assert mortal.rest.get("/api/sandboxes").json["sandboxes"] == []
     wait_until(lambda: not layers(mortal), 20, lambda: layers(mortal))
 

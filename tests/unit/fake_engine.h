@@ -1582,6 +1582,13 @@ void atoll_engine_restore(struct atoll_engine *engine, const char *sandbox_id,
     fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
 }
 
+bool atoll_capture_cancel(struct atoll_engine *engine, const void *arg)
+{
+    (void)engine;
+    (void)arg;
+    return false;
+}
+
 #include "fake_state.h"
 
 void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const char *provider,

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/engine_internal.h"
+#include "engine/state/capture_queue.h"
 
 /*
  * Carries out what the table of state.c says: the only place where a sandbox enters a phase, where
@@ -23,6 +24,7 @@ static void enter(struct atoll_sandbox *s, enum atoll_phase to, const char *caus
         s->expires_unix_ms = 0; /* the deadline is armed again when it runs */
         atoll_timer_cancel(&s->deadline);
     }
+    atoll_capture_next_soon(s);
 }
 
 static int apply(struct atoll_sandbox *s, enum atoll_phase_event event, const char *why,

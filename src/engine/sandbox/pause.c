@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
+#include "engine/state/capture_queue.h"
 
 /*
  * Pause and resume: running ⇄ paused. (Stopped sandboxes, of which only the disk exists, are in
@@ -314,52 +315,89 @@ static int check_pause(struct atoll_engine *engine, const char *id, struct atoll
     if (s && atoll_sandbox_state(s) == ATOLL_SANDBOX_PAUSED)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EALREADY,
                           "sandbox %s is paused already", id);
-    if (s && s->snapping)
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
-                          "a snapshot of sandbox %s is being made; try again when it is done", id);
     if (s && !s->provider->ops->caps(s->provider)->pause)
         return atoll_provider_entry_refuse_pause(s->entry, err);
     return atoll_engine_look(engine, id, ret, err);
 }
 
-static void begin_pause(struct atoll_engine *engine, const char *id, bool keep_processes,
-                        bool to_disk, const char *who, atoll_done_fn *done, void *arg)
-{
-    struct atoll_am_pause msg = {!keep_processes, who};
-    struct atoll_sandbox *s = NULL;
-    struct changing *c = NULL;
-    struct atoll_error err;
-    int r = check_pause(engine, id, &s, &err);
+/* A pause that waits for its turn. */
+struct asked {
+    struct atoll_sandbox *sandbox;
+    bool keep_processes, to_disk;
+    const char *who;
+    atoll_done_fn *done;
+    void *arg;
+};
 
-    if (r == 0 && to_disk)
-        r = check_to_disk(s, &err);
-    if (r == 0) {
-        c = changing_new(s);
-        c->to_disk = to_disk;
-        c->keep_processes = keep_processes;
-        c->done = done;
-        c->arg = arg;
-        r = atoll_sandbox_ask(s, ATOLL_AGENT_PAUSE, &atoll_am_pause_desc, &msg, on_agent_paused, c,
-                              &err);
-    }
+static int begin_pause(const struct asked *a, struct atoll_error *err)
+{
+    const struct atoll_am_pause msg = {!a->keep_processes, a->who};
+    struct atoll_sandbox *s = a->sandbox; /* not freed before its turn */
+    struct changing *c;
+    int r = check_pause(s->engine, s->spec.id, &s, err);
+
+    if (r == 0 && a->to_disk)
+        r = check_to_disk(s, err);
+    if (r < 0)
+        return r;
+    c = changing_new(s);
+    c->to_disk = a->to_disk;
+    c->keep_processes = a->keep_processes;
+    c->done = a->done;
+    c->arg = a->arg;
+    r = atoll_sandbox_ask(s, ATOLL_AGENT_PAUSE, &atoll_am_pause_desc, &msg, on_agent_paused, c,
+                          err);
     if (r < 0) {
         free(c);
-        done(arg, &err);
-        return;
+        return r;
     }
     atoll_sandbox_apply(s, ATOLL_ON_PAUSE, NULL);
+    return 0;
+}
+
+static void on_turn(void *arg, const struct atoll_error *error)
+{
+    struct asked *a = arg;
+    struct atoll_error err;
+
+    if (!error && begin_pause(a, &err) < 0)
+        error = &err;
+    if (error)
+        a->done(a->arg, error);
+    free(a);
+}
+
+static void ask_pause(struct atoll_engine *engine, const char *id, const struct asked *asked)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, id);
+    struct atoll_error err;
+    struct asked *a;
+
+    if (!s) {
+        (void)atoll_fail(&err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s", id);
+        asked->done(asked->arg, &err);
+        return;
+    }
+    a = atoll_alloc(sizeof(*a));
+    *a = *asked;
+    a->sandbox = s;
+    atoll_capture_await(s, a->arg, on_turn, a);
 }
 
 void atoll_engine_pause(struct atoll_engine *engine, const char *id, bool keep_processes,
                         const char *who, atoll_done_fn *done, void *arg)
 {
-    begin_pause(engine, id, keep_processes, false, who, done, arg);
+    ask_pause(
+        engine, id,
+        &(struct asked){.keep_processes = keep_processes, .who = who, .done = done, .arg = arg});
 }
 
 void atoll_engine_pause_to_disk(struct atoll_engine *engine, const char *id, const char *who,
                                 atoll_done_fn *done, void *arg)
 {
-    begin_pause(engine, id, true, true, who, done, arg);
+    ask_pause(engine, id,
+              &(struct asked){
+                  .keep_processes = true, .to_disk = true, .who = who, .done = done, .arg = arg});
 }
 
 /* Resuming. */

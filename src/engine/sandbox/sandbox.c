@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
+#include "engine/state/capture_queue.h"
 #include "engine/state/checkpoint.h"
 #include "sandbox/spec_layers.h"
 
@@ -66,6 +67,7 @@ struct atoll_sandbox *atoll_sandbox_prepare_as(struct atoll_engine *engine,
     atoll_list_init(&s->destroyers);
     atoll_list_init(&s->resumers);
     atoll_list_init(&s->stoppers);
+    atoll_list_init(&s->capture_waits);
     if (atoll_layers_hold(engine, stack_of(&s->spec), &ignored) < 0) {
         atoll_spec_free_layers(&s->spec);
         free(s);
@@ -93,6 +95,7 @@ void atoll_sandbox_discard(struct atoll_sandbox *s)
     s->agent = atoll_rpc_close(s->agent);
     s->attachment = atoll_attachment_free(s->attachment);
     atoll_checkpoints_close(s);
+    atoll_capture_abort(s);
     atoll_exec_drop_all(s);
     (void)atoll_map_remove(&engine->sandboxes, s->spec.id);
     atoll_tenant_leave(s);

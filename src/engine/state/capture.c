@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "base/switches.h"
 #include "engine/json_memory.h"
+#include "engine/state/capture_queue.h"
 #include "engine/state/checkpoint.h"
 #include "sandbox/stack.h"
 
@@ -66,9 +67,12 @@ size_t atoll_captures_count(struct atoll_engine *engine, const char *tenant, con
     return n;
 }
 
-static int check_in_progress(const struct atoll_sandbox *s, struct atoll_error *err)
+int atoll_capture_admit(const struct atoll_sandbox *s, struct atoll_error *err)
 {
-    if (atoll_captures_count(s->engine, s->spec.tenant, NULL) < ATOLL_CAPTURES_MAX)
+    size_t n = atoll_captures_count(s->engine, s->spec.tenant, NULL) +
+               atoll_capture_waiting(s->engine, s->spec.tenant);
+
+    if (n < ATOLL_CAPTURES_MAX)
         return 0;
     atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS("captures"), 1);
     return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
@@ -77,20 +81,22 @@ static int check_in_progress(const struct atoll_sandbox *s, struct atoll_error *
                       ATOLL_CAPTURES_MAX, s->spec.tenant);
 }
 
-int atoll_capture_check(struct atoll_sandbox *s, struct atoll_error *err)
+int atoll_capture_check_state(struct atoll_sandbox *s, struct atoll_error *err)
 {
     bool rests = s->phase == ATOLL_PHASE_PAUSED || s->phase == ATOLL_PHASE_STOPPED;
     struct atoll_sandbox *running;
     int r = check_builder(s, err);
 
-    if (r < 0)
-        return r;
-    if (s->snapping)
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
-                          "another snapshot of sandbox %s is being made", s->spec.id);
-    if (!rests || !makes_layers(s))
+    if (r == 0 && !(rests && makes_layers(s)))
         r = atoll_engine_running(s->engine, s->spec.id, &running, err);
-    return r < 0 ? r : check_in_progress(s, err);
+    return r;
+}
+
+int atoll_capture_check(struct atoll_sandbox *s, struct atoll_error *err)
+{
+    int r = atoll_capture_check_state(s, err);
+
+    return r < 0 ? r : atoll_capture_admit(s, err);
 }
 
 static void capture_free(struct capture *c)
@@ -107,8 +113,12 @@ static void capture_free(struct capture *c)
 /* Continues what was asked for while the provider worked. */
 static void release_sandbox(struct atoll_sandbox *s)
 {
+    bool is_awaited = !atoll_list_empty(&s->stoppers) || !atoll_list_empty(&s->resumers);
+
     s->snapping = false;
-    atoll_checkpoints_continue(s);
+    if (!is_awaited)
+        return;
+    atoll_checkpoints_hurry(s);
     if (s->snapping)
         return;
     if (!atoll_list_empty(&s->stoppers) && atoll_sandbox_would_move(s, ATOLL_ON_STOP))
@@ -123,7 +133,10 @@ static void end(struct capture *c, struct atoll_version *v,
     static const struct atoll_snapshot_facts unknown;
     struct atoll_sandbox *s = atoll_map_get(&c->engine->sandboxes, c->sandbox_id);
     const char *provider = atoll_metric_keep(c->provider);
+    struct atoll_engine *engine = c->engine;
+    char id[ATOLL_ID_LEN + 1];
 
+    memcpy(id, c->sandbox_id, sizeof(id));
     atoll_metric_add(ATOLL_METRIC_SNAPSHOTS, ATOLL_LABELS(c->source, error ? "failed" : "made"), 1);
     if (!error)
         atoll_metric_observe(ATOLL_METRIC_SNAPSHOT_SECONDS, ATOLL_LABELS(provider),
@@ -145,6 +158,9 @@ static void end(struct capture *c, struct atoll_version *v,
     else
         c->done(c->arg, error ? NULL : v, facts, error);
     capture_free(c);
+    s = atoll_map_get(&engine->sandboxes, id);
+    if (s)
+        atoll_capture_next(s);
 }
 
 static struct atoll_version_new describe(const struct capture *c)

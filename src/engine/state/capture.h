@@ -14,11 +14,17 @@ struct atoll_capture_request {
 typedef void atoll_capture_fn(void *arg, struct atoll_version *version,
                               const struct atoll_snapshot_facts *facts,
                               const struct atoll_error *error);
-/* Captures in progress of one tenant: one tenant cannot take all places of a provider. */
+/* Captures of one tenant that are in progress or wait: one tenant cannot take all places of a provider. */
 #define ATOLL_CAPTURES_MAX 8
-/* Whether a version can be made of the sandbox now. FAILED_PRECONDITION: it is in another state.
- * RESOURCE_EXHAUSTED: its tenant has ATOLL_CAPTURES_MAX captures in progress. */
+/* Whether its files can be captured now; call it when its turn has come (capture_queue.h). FAILED_PRECONDITION: it is
+ * in another state. RESOURCE_EXHAUSTED: as atoll_capture_admit(). */
 int atoll_capture_check(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Without the bound of its tenant: for checkpoints. */
+int atoll_capture_check_state(struct atoll_sandbox *sandbox,
+                              struct atoll_error *err) ATOLL_MUST_CHECK;
+/* RESOURCE_EXHAUSTED: ATOLL_CAPTURES_MAX captures of its tenant are in progress or wait. */
+int atoll_capture_admit(const struct atoll_sandbox *sandbox,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Captures in progress of a tenant. source: NULL for all that make versions. */
 size_t atoll_captures_count(struct atoll_engine *engine, const char *tenant, const char *source);
 /* The stack below the writable layer; borrowed. */

@@ -9,6 +9,7 @@
 #include "base/metrics.h"
 #include "base/switches.h"
 #include "engine/state/capture.h"
+#include "engine/state/capture_queue.h"
 #include "engine/state/checkpoint_thin.h"
 #include "store/checkpoints.h"
 
@@ -287,12 +288,20 @@ static void settle_all(struct atoll_sandbox *s, struct atoll_list *list, const c
 
 /* Room. */
 
+static void capture(struct atoll_sandbox *s);
+
 static void try_again(void *arg)
 {
     struct atoll_sandbox *s = arg;
+    struct atoll_engine *engine = s->engine;
+    char id[ATOLL_ID_LEN + 1];
 
+    memcpy(id, s->spec.id, sizeof(id));
     s->checkpoints->is_capturing = false;
-    atoll_checkpoints_continue(s);
+    capture(s);
+    s = atoll_map_get(&engine->sandboxes, id);
+    if (s)
+        atoll_capture_next(s);
 }
 
 /* A disk is full, and old checkpoints may be why: without some of them the capture is tried once more. */
@@ -308,6 +317,8 @@ static bool await_room(struct atoll_sandbox *s, const struct atoll_error *error)
     atoll_timer_set(&c->room, s->engine->loop, ROOM_MS, try_again, s);
     return true;
 }
+
+static void enqueue(struct atoll_sandbox *s);
 
 struct capturing {
     struct atoll_engine *engine;
@@ -339,7 +350,7 @@ static void on_captured(void *arg, const char *stack, const struct atoll_snapsho
     if (s && s->checkpoints) {
         atoll_checkpoints_thin(s);
         atoll_checkpoints_thin_full(s);
-        atoll_checkpoints_continue(s);
+        enqueue(s);
     }
 }
 
@@ -353,7 +364,7 @@ static void capture(struct atoll_sandbox *s)
         atoll_list_remove(node);
         atoll_list_push_back(&c->capturing, node);
     }
-    if (atoll_capture_check(s, &err) < 0 || atoll_room_admit(s->engine, &err) < 0) {
+    if (atoll_capture_check_state(s, &err) < 0 || atoll_room_admit(s->engine, &err) < 0) {
         if (!await_room(s, &err))
             settle_all(s, &c->capturing, NULL, 0, &err);
         return;
@@ -374,14 +385,14 @@ static bool only_before(const struct atoll_checkpoints *c)
     return true;
 }
 
-void atoll_checkpoints_continue(struct atoll_sandbox *s)
+/* Its turn has come. */
+static void make_checkpoint(struct atoll_sandbox *s)
 {
     struct atoll_checkpoints *c = s->checkpoints;
     struct atoll_engine *engine;
     char *stack, id[ATOLL_ID_LEN + 1];
 
-    if (!c || c->is_capturing || s->snapping ||
-        (atoll_list_empty(&c->waiting) && atoll_list_empty(&c->capturing)))
+    if (c->is_capturing || atoll_list_empty(&c->waiting))
         return;
     if (!c->last || !only_before(c) || others_run(s, NULL)) {
         capture(s);
@@ -394,8 +405,38 @@ void atoll_checkpoints_continue(struct atoll_sandbox *s)
     settle(s, ATOLL_CONTAINER_OF(c->waiting.next, struct mark, node), stack, c->last_bytes, NULL);
     free(stack);
     s = atoll_map_get(&engine->sandboxes, id);
-    if (s)
-        atoll_checkpoints_continue(s);
+    if (s && s->checkpoints)
+        make_checkpoint(s);
+}
+
+static void on_turn(void *arg, const struct atoll_error *error)
+{
+    struct atoll_sandbox *s = arg; /* not freed before this callback */
+    struct atoll_checkpoints *c = s->checkpoints;
+
+    if (!c)
+        return; /* the sandbox ends, and its commands with it */
+    c->is_queued = false;
+    if (error)
+        settle_all(s, &c->waiting, NULL, 0, error);
+    else
+        make_checkpoint(s);
+}
+
+static void enqueue(struct atoll_sandbox *s)
+{
+    struct atoll_checkpoints *c = s->checkpoints;
+
+    if (c->is_queued || c->is_capturing || atoll_list_empty(&c->waiting))
+        return;
+    c->is_queued = true;
+    atoll_capture_await_checkpoint(s, on_turn, s);
+}
+
+void atoll_checkpoints_hurry(struct atoll_sandbox *s)
+{
+    if (s->checkpoints)
+        make_checkpoint(s);
 }
 
 void atoll_checkpoints_touch(struct atoll_sandbox *s)
@@ -449,7 +490,7 @@ void atoll_checkpoint_before(struct atoll_sandbox *s, const struct atoll_exec_st
     m->start.cwd = m->cwd = copy(start->cwd);
     atoll_list_push_back(&s->checkpoints->waiting, &m->node);
     shorten(s);
-    atoll_checkpoints_continue(s);
+    enqueue(s);
 }
 
 void atoll_checkpoint_started(struct atoll_sandbox *s, uint64_t number, struct atoll_exec *x)
@@ -485,7 +526,7 @@ void atoll_checkpoint_after(struct atoll_exec *x, const struct atoll_exec_result
     *m = (struct mark){.number = x->checkpoint, .exec = x, .result = *result};
     x->refs++;
     atoll_list_push_back(&s->checkpoints->waiting, &m->node);
-    atoll_checkpoints_continue(s);
+    enqueue(s);
 }
 
 /* Life. */

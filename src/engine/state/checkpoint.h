@@ -45,6 +45,7 @@ struct atoll_checkpoints {
     /* Of struct mark: for the next capture; for the present one, or for its second try, and then `last` is NULL. */
     struct atoll_list waiting, capturing;
     bool is_capturing;
+    bool is_queued;          /* waits for its turn; capture_queue.h */
     bool is_second_try;      /* of the present capture: the first one found no room */
     struct atoll_timer room; /* before the second try: layers are being removed */
     char *last; /* the stack of the last capture, if the files are still those; owned, or NULL */
@@ -68,8 +69,9 @@ void atoll_checkpoint_started(struct atoll_sandbox *sandbox, uint64_t number,
 void atoll_checkpoint_failed(struct atoll_sandbox *sandbox, uint64_t number);
 /* The command has ended: finishes the exec when the files are kept, or when that is not possible. */
 void atoll_checkpoint_after(struct atoll_exec *exec, const struct atoll_exec_result *result);
-/* Call when a capture of the sandbox has ended that was not a checkpoint. */
-void atoll_checkpoints_continue(struct atoll_sandbox *sandbox);
+/* Makes the checkpoint that waits for its turn, if any, before all that wait: a stop or a resume comes next. Call when
+ * no capture is in progress. */
+void atoll_checkpoints_hurry(struct atoll_sandbox *sandbox);
 /* The files may have changed: a request to the agent. */
 void atoll_checkpoints_touch(struct atoll_sandbox *sandbox);
 

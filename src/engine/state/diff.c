@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "engine/state/capture.h"
+#include "engine/state/capture_queue.h"
 #include "engine/state/checkpoint.h"
 #include "engine/state/compare.h"
 #include "sandbox/stack.h"
@@ -17,6 +18,7 @@
 struct diff {
     struct atoll_engine *engine;
     struct atoll_list node; /* in engine->diffs */
+    char sandbox_id[ATOLL_ID_LEN + 1];
     char tenant[65];
     char *from, *to; /* stacks, held; owned, or NULL */
     char *below;     /* owned, or NULL */
@@ -151,8 +153,21 @@ static void on_captured(void *arg, const char *stack,
         compare(d);
 }
 
-static int check(struct atoll_engine *engine, const char *sandbox_id,
-                 const struct atoll_diff_request *q, struct atoll_sandbox **ret,
+static void on_turn(void *arg, const struct atoll_error *error)
+{
+    struct diff *d = arg;
+    struct atoll_sandbox *s = atoll_map_get(&d->engine->sandboxes, d->sandbox_id);
+    struct atoll_error err;
+
+    if (!error && atoll_capture_check(s, &err) < 0)
+        error = &err;
+    if (error)
+        fail(d, error);
+    else
+        atoll_capture_layer(s, "diff", on_captured, d);
+}
+
+static int check(struct atoll_engine *engine, const char *sandbox_id, struct atoll_sandbox **ret,
                  struct atoll_error *err)
 {
     struct atoll_sandbox *s = atoll_engine_find(engine, sandbox_id);
@@ -165,8 +180,6 @@ static int check(struct atoll_engine *engine, const char *sandbox_id,
                           "provider %s has no layers that could be compared",
                           s->provider->ops->name);
     *ret = s;
-    if (is_now(q->from) || is_now(q->to))
-        return atoll_capture_check(s, err);
     return 0;
 }
 
@@ -178,6 +191,7 @@ static struct diff *diff_new(struct atoll_sandbox *s, const struct atoll_diff_re
                        .patch = q->patch,
                        .lines = q->lines,
                        .below = q->below ? strdup(q->below) : NULL};
+    memcpy(d->sandbox_id, s->spec.id, sizeof(d->sandbox_id));
     memcpy(d->tenant, s->spec.tenant, sizeof(d->tenant));
     atoll_list_push_back(&s->engine->diffs, &d->node);
     return d;
@@ -192,7 +206,7 @@ void atoll_engine_diff(struct atoll_engine *engine, const char *sandbox_id,
     struct diff *d;
 
     q.to = q.to ? q.to : ATOLL_MOMENT_NOW;
-    if (check(engine, sandbox_id, &q, &s, &err) < 0) {
+    if (check(engine, sandbox_id, &s, &err) < 0) {
         done(arg, NULL, 0, &err);
         return;
     }
@@ -204,7 +218,7 @@ void atoll_engine_diff(struct atoll_engine *engine, const char *sandbox_id,
     else if (d->from && d->to)
         compare(d);
     else
-        atoll_capture_layer(s, "diff", on_captured, d);
+        atoll_capture_await(s, arg, on_turn, d);
 }
 
 void atoll_diffs_done(struct atoll_engine *engine)

@@ -7,6 +7,7 @@
 #include "base/rand.h"
 #include "base/switches.h"
 #include "engine/state/capture.h"
+#include "engine/state/capture_queue.h"
 
 /*
  * Forks: one snapshot, then creates from it with the options of the sandbox. The version belongs to no
@@ -26,6 +27,8 @@ struct forking {
     uint32_t made;
     char (*ids)[ATOLL_ID_LEN + 1]; /* owned: those that were made */
     bool provisional, failed;
+    bool timeout_is_given;
+    uint32_t timeout_s;
     struct atoll_error error; /* the first one */
     atoll_fork_fn *done;
     void *arg;
@@ -165,12 +168,11 @@ static int refuse_memory(const struct atoll_sandbox *s, struct atoll_error *err)
                       s->provider->ops->name, why, instead);
 }
 
-static int check(struct atoll_engine *engine, const char *sandbox_id,
-                 const struct atoll_fork_request *q, struct atoll_sandbox **ret,
-                 struct atoll_error *err)
+static int find(struct atoll_engine *engine, const char *sandbox_id,
+                const struct atoll_fork_request *q, struct atoll_sandbox **ret,
+                struct atoll_error *err)
 {
-    struct atoll_sandbox *s = atoll_engine_find(engine, sandbox_id), *running;
-    int r;
+    struct atoll_sandbox *s = *ret = atoll_engine_find(engine, sandbox_id);
 
     if (q->count < 1 || q->count > ATOLL_FORKS_MAX)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
@@ -178,23 +180,28 @@ static int check(struct atoll_engine *engine, const char *sandbox_id,
     if (!s)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s",
                           sandbox_id);
-    if (q->memory)
-        return refuse_memory(s, err);
+    return q->memory ? refuse_memory(s, err) : 0;
+}
+
+static int check(struct atoll_sandbox *s, uint32_t count, struct atoll_error *err)
+{
+    struct atoll_sandbox *running;
+    int r;
+
     /* The environment of a paused one may be known to its frozen agent only. */
     if (s->phase == ATOLL_PHASE_PAUSED)
-        return atoll_engine_look(engine, sandbox_id, &running, err);
+        return atoll_engine_look(s->engine, s->spec.id, &running, err);
     r = atoll_capture_check(s, err);
     if (r == 0)
-        r = check_room(s, q->count, err);
+        r = check_room(s, count, err);
     if (r == 0 && !s->options.env)
         r = atoll_env_load(s, err);
-    *ret = s;
     return r;
 }
 
 /* The options of the new sandboxes. */
 static int make_options(struct forking *f, const struct atoll_sandbox *s, const char *name,
-                        const struct atoll_fork_request *q, struct atoll_error *err)
+                        struct atoll_error *err)
 {
     struct atoll_options o = s->options;
 
@@ -208,35 +215,24 @@ static int make_options(struct forking *f, const struct atoll_sandbox *s, const 
     o.warm = NULL;
     o.login = NULL;
     o.progress = NULL;
-    if (q->timeout_is_given)
-        o.limits.timeout_s = q->timeout_s;
+    if (f->timeout_is_given)
+        o.limits.timeout_s = f->timeout_s;
     return atoll_options_dup(&f->options, &o, err);
 }
 
-void atoll_engine_fork(struct atoll_engine *engine, const char *sandbox_id,
-                       const struct atoll_fork_request *request, atoll_fork_fn *done, void *arg)
+static void begin(void *arg, const struct atoll_error *error)
 {
+    struct forking *f = arg;
+    struct atoll_sandbox *s = atoll_map_get(&f->engine->sandboxes, f->sandbox_id);
     char id[17], name[32];
-    struct atoll_sandbox *s = NULL;
     struct atoll_error err;
-    struct forking *f;
 
-    if (check(engine, sandbox_id, request, &s, &err) < 0) {
-        done(arg, NULL, 0, &err);
-        return;
-    }
     atoll_rand_id(id, 16);
     (void)snprintf(name, sizeof(name), "fork-%s", id);
-    f = atoll_alloc(sizeof(*f));
-    *f = (struct forking){.engine = engine,
-                          .count = request->count,
-                          .provisional = request->provisional,
-                          .done = done,
-                          .arg = arg};
-    memcpy(f->sandbox_id, s->spec.id, sizeof(f->sandbox_id));
-    f->ids = atoll_alloc(request->count * sizeof(*f->ids));
-    if (make_options(f, s, name, request, &err) < 0) {
-        fail(f, &err);
+    if (!error && (check(s, f->count, &err) < 0 || make_options(f, s, name, &err) < 0))
+        error = &err;
+    if (error) {
+        fail(f, error);
         end(f);
         return;
     }
@@ -244,6 +240,30 @@ void atoll_engine_fork(struct atoll_engine *engine, const char *sandbox_id,
         s,
         &(struct atoll_capture_request){.name = name, .tags = "", .source = ATOLL_SOURCE_FORKING},
         on_captured, f);
+}
+
+void atoll_engine_fork(struct atoll_engine *engine, const char *sandbox_id,
+                       const struct atoll_fork_request *request, atoll_fork_fn *done, void *arg)
+{
+    struct atoll_sandbox *s;
+    struct atoll_error err;
+    struct forking *f;
+
+    if (find(engine, sandbox_id, request, &s, &err) < 0) {
+        done(arg, NULL, 0, &err);
+        return;
+    }
+    f = atoll_alloc(sizeof(*f));
+    *f = (struct forking){.engine = engine,
+                          .count = request->count,
+                          .provisional = request->provisional,
+                          .timeout_is_given = request->timeout_is_given,
+                          .timeout_s = request->timeout_s,
+                          .done = done,
+                          .arg = arg};
+    memcpy(f->sandbox_id, s->spec.id, sizeof(f->sandbox_id));
+    f->ids = atoll_alloc(request->count * sizeof(*f->ids));
+    atoll_capture_await(s, arg, begin, f);
 }
 
 int atoll_fork_keep(struct atoll_engine *engine, const char *sandbox_id, struct atoll_error *err)

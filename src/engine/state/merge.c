@@ -8,6 +8,7 @@
 #include "base/switches.h"
 #include "engine/json_memory.h"
 #include "engine/state/capture.h"
+#include "engine/state/capture_queue.h"
 #include "engine/state/compare.h"
 #include "engine/state/diff.h"
 #include "sandbox/programs.h"
@@ -109,7 +110,7 @@ static int hold(struct merging *m, const char *stack, char **ret, struct atoll_e
     return 0;
 }
 
-/* A sandbox of the tenant of the target whose files can be captured now. */
+/* A sandbox of the tenant of the target. */
 static int find(struct merging *m, const char *id, struct atoll_sandbox **ret,
                 struct atoll_error *err)
 {
@@ -123,7 +124,7 @@ static int find(struct merging *m, const char *id, struct atoll_sandbox **ret,
         return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, ENOTSUP,
                           "provider %s has no layers that could be merged", s->provider->ops->name);
     *ret = s;
-    return atoll_capture_check(s, err);
+    return 0;
 }
 
 static void next_fork(struct merging *m);
@@ -430,6 +431,20 @@ static void on_theirs(void *arg, const char *stack,
         compare(m, false, on_looked);
 }
 
+static void capture_theirs(void *arg, const struct atoll_error *error)
+{
+    struct merging *m = arg;
+    struct atoll_sandbox *s = NULL;
+    struct atoll_error err;
+
+    if (!error && (find(m, m->from[m->at], &s, &err) < 0 || atoll_capture_check(s, &err) < 0))
+        error = &err;
+    if (error)
+        fail(m, error);
+    else
+        atoll_capture_layer(s, "merge", on_theirs, m);
+}
+
 static void on_ours(void *arg, const char *stack,
                     const struct atoll_snapshot_facts *facts ATOLL_UNUSED,
                     const struct atoll_error *error)
@@ -448,7 +463,21 @@ static void on_ours(void *arg, const char *stack,
         hold(m, base, &m->forks[m->at].base, &err) < 0)
         fail(m, &err);
     else
-        atoll_capture_layer(s, "merge", on_theirs, m);
+        atoll_capture_await(s, NULL, capture_theirs, m);
+}
+
+static void capture_ours(void *arg, const struct atoll_error *error)
+{
+    struct merging *m = arg;
+    struct atoll_sandbox *s = NULL;
+    struct atoll_error err;
+
+    if (!error && (find(m, m->target, &s, &err) < 0 || atoll_capture_check(s, &err) < 0))
+        error = &err;
+    if (error)
+        fail(m, error);
+    else
+        atoll_capture_layer(s, "merge", on_ours, m);
 }
 
 static void next_fork(struct merging *m)
@@ -460,7 +489,7 @@ static void next_fork(struct merging *m)
         if (find(m, m->target, &target, &err) < 0)
             fail(m, &err);
         else
-            atoll_capture_layer(target, "merge", on_ours, m);
+            atoll_capture_await(target, NULL, capture_ours, m);
     } else if (m->writing) {
         end(m);
     } else {
@@ -485,6 +514,8 @@ static int check(struct merging *m, const struct atoll_merge_request *q, struct 
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                               "a sandbox cannot be merged into itself");
         r = find(m, m->from[i], &s, err);
+        if (r == 0)
+            r = atoll_capture_check(s, err);
     }
     return r;
 }

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "engine/engine_internal.h"
+#include "engine/state/capture_queue.h"
 #include "engine/state/checkpoint.h"
 #include "engine/state/state.h"
 #include "engine/template/start.h"
@@ -36,22 +37,18 @@ static int check_version(const struct atoll_sandbox *s, const struct atoll_versi
                       provider, v->tmpl->name);
 }
 
-static int check(struct atoll_engine *engine, const char *id, const char *reference,
-                 struct atoll_sandbox **ret, struct atoll_version **ret_version,
+static int check(struct atoll_sandbox *s, const char *reference, struct atoll_version **ret_version,
                  struct atoll_error *err)
 {
-    struct atoll_sandbox *s;
-    int r = atoll_engine_running(engine, id, &s, err);
+    struct atoll_engine *engine = s->engine;
+    struct atoll_sandbox *running;
+    int r = atoll_engine_running(engine, s->spec.id, &running, err);
 
     if (r < 0)
         return r;
-    if (s->snapping)
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
-                          "a snapshot of sandbox %s is being made", id);
     *ret_version = atoll_version_resolve(engine, s->spec.tenant, reference, err);
     if (!*ret_version)
         return -ENOENT;
-    *ret = s;
     r = check_version(s, *ret_version, err);
     return r < 0 ? r : atoll_room_admit(engine, err);
 }
@@ -199,17 +196,49 @@ static void restore(struct atoll_sandbox *s, struct root root, const char *who, 
     atoll_sandbox_make_again(s, "the sandbox is being restored", true);
 }
 
-void atoll_engine_restore(struct atoll_engine *engine, const char *sandbox_id,
-                          const char *reference, const char *who, atoll_done_fn *done, void *arg)
+/* A restore that waits for its turn. */
+struct asked {
+    struct atoll_sandbox *sandbox;
+    char *reference; /* owned */
+    const char *who;
+    atoll_done_fn *done;
+    void *arg;
+};
+
+static void on_turn(void *arg, const struct atoll_error *error)
 {
-    struct atoll_sandbox *s = NULL;
+    struct asked *a = arg;
+    struct atoll_sandbox *s = a->sandbox; /* not freed before this callback */
     struct atoll_version *v = NULL;
     struct atoll_error err;
 
-    if (check(engine, sandbox_id, reference, &s, &v, &err) < 0 || atoll_env_keep(s, &err) < 0)
-        done(arg, &err);
+    if (!error && (check(s, a->reference, &v, &err) < 0 || atoll_env_keep(s, &err) < 0))
+        error = &err;
+    if (error)
+        a->done(a->arg, error);
     else
-        restore(s, root_of(v), who, done, arg);
+        restore(s, root_of(v), a->who, a->done, a->arg);
+    free(a->reference);
+    free(a);
+}
+
+void atoll_engine_restore(struct atoll_engine *engine, const char *sandbox_id,
+                          const char *reference, const char *who, atoll_done_fn *done, void *arg)
+{
+    struct atoll_sandbox *s;
+    struct atoll_error err;
+    struct asked *a;
+
+    if (atoll_engine_running(engine, sandbox_id, &s, &err) < 0) {
+        done(arg, &err);
+        return;
+    }
+    a = atoll_alloc(sizeof(*a));
+    *a = (struct asked){.sandbox = s, .who = who, .done = done, .arg = arg};
+    a->reference = strdup(reference);
+    if (!a->reference)
+        abort(); /* the daemon is crash-only */
+    atoll_capture_await(s, arg, on_turn, a);
 }
 
 void atoll_restore_stack(struct atoll_sandbox *s, const char *stack, const char *who,

@@ -6,12 +6,14 @@
 #include "base/metrics.h"
 #include "base/rand.h"
 #include "engine/state/capture.h"
+#include "engine/state/capture_queue.h"
 
 /* Snapshots that clients ask for: their names, and how many a tenant may have. */
 
 struct snapshot {
     struct atoll_engine *engine;
     char sandbox_id[ATOLL_ID_LEN + 1];
+    char *name; /* owned, or NULL */
     atoll_snapshot_fn *done;
     void *arg;
 };
@@ -71,6 +73,12 @@ static int read_name(const struct atoll_sandbox *s, const char *text,
                                 layers ? ATOLL_TEMPLATE_ROOTFS : ATOLL_TEMPLATE_IMAGE, err);
 }
 
+static void snapshot_free(struct snapshot *p)
+{
+    free(p->name);
+    free(p);
+}
+
 static void on_captured(void *arg, struct atoll_version *v,
                         const struct atoll_snapshot_facts *facts, const struct atoll_error *error)
 {
@@ -85,48 +93,62 @@ static void on_captured(void *arg, struct atoll_version *v,
     p->done(p->arg, error ? NULL : &view, facts, error);
     if (!error)
         atoll_snapshots_expire_soon(p->engine);
-    free(p);
+    snapshot_free(p);
 }
 
-static int check(struct atoll_engine *engine, const char *sandbox_id, const char *name,
-                 struct atoll_sandbox **ret, struct atoll_template_reference *ref,
+static int check(struct atoll_sandbox *s, const char *name, struct atoll_template_reference *ref,
                  struct atoll_error *err)
 {
-    struct atoll_sandbox *s = atoll_engine_find(engine, sandbox_id);
-    int r =
-        s ? atoll_capture_check(s, err)
-          : atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s", sandbox_id);
+    int r = atoll_capture_check(s, err);
 
     if (r == 0)
         r = read_name(s, name, ref, err);
     if (r == 0)
-        r = check_count(engine, s->spec.tenant, err);
-    if (r == 0)
-        r = atoll_room_admit(engine, err);
-    *ret = s;
-    return r;
+        r = check_count(s->engine, s->spec.tenant, err);
+    return r < 0 ? r : atoll_room_admit(s->engine, err);
 }
 
-void atoll_engine_snapshot(struct atoll_engine *engine, const char *sandbox_id, const char *name,
-                           atoll_snapshot_fn *done, void *arg)
+static void begin(void *arg, const struct atoll_error *error)
 {
+    struct snapshot *p = arg;
+    struct atoll_sandbox *s = atoll_map_get(&p->engine->sandboxes, p->sandbox_id);
     struct atoll_template_reference ref;
-    struct atoll_sandbox *s = NULL;
     struct atoll_error err;
-    struct snapshot *p;
 
-    if (check(engine, sandbox_id, name, &s, &ref, &err) < 0) {
-        done(arg, NULL, NULL, &err);
+    if (!error && check(s, p->name, &ref, &err) < 0)
+        error = &err;
+    if (error) {
+        p->done(p->arg, NULL, NULL, error);
+        snapshot_free(p);
         return;
     }
-    p = atoll_alloc(sizeof(*p));
-    *p = (struct snapshot){.engine = engine, .done = done, .arg = arg};
-    memcpy(p->sandbox_id, s->spec.id, sizeof(p->sandbox_id));
     atoll_capture(s,
                   &(struct atoll_capture_request){.name = ref.name,
                                                   .tags = *ref.tag ? ref.tag : NULL,
                                                   .source = ATOLL_SOURCE_SNAPSHOT},
                   on_captured, p);
+}
+
+void atoll_engine_snapshot(struct atoll_engine *engine, const char *sandbox_id, const char *name,
+                           atoll_snapshot_fn *done, void *arg)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, sandbox_id);
+    struct atoll_error err;
+    struct snapshot *p;
+
+    if (!s) {
+        (void)atoll_fail(&err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s",
+                         sandbox_id);
+        done(arg, NULL, NULL, &err);
+        return;
+    }
+    p = atoll_alloc(sizeof(*p));
+    *p = (struct snapshot){.engine = engine, .done = done, .arg = arg};
+    p->name = name ? strdup(name) : NULL;
+    if (name && !p->name)
+        abort(); /* the daemon is crash-only */
+    memcpy(p->sandbox_id, s->spec.id, sizeof(p->sandbox_id));
+    atoll_capture_await(s, arg, begin, p);
 }
 
 /* Lists. */

@@ -8,6 +8,8 @@
  * A snapshot is a version of a template of the sandbox's tenant: the stack of the sandbox and one more
  * layer with what the sandbox has changed. A provider that cannot make layers makes an image of its own.
  *
+ * A sandbox makes one at a time: the others wait (capture_queue.h), at most as many as a tenant may have in progress.
+ *
  * Thread: the loop's. done is called exactly once, possibly before the call returns. Errors in
  * callbacks are borrowed.
  */
@@ -26,6 +28,9 @@ typedef void atoll_snapshot_fn(void *arg, const struct atoll_template_view *view
  * many snapshots, or too many are being made, the stack has too many layers, or the disk is full. */
 void atoll_engine_snapshot(struct atoll_engine *engine, const char *sandbox_id, const char *name,
                            atoll_snapshot_fn *done, void *arg);
+/* The client of a request has disconnected, whose `arg` this was. If the request waits for its turn it ends with an
+ * error, and the result is true: arg may be gone. Snapshots, forks, restores, pauses, undos and comparisons. */
+bool atoll_capture_cancel(struct atoll_engine *engine, const void *arg);
 /* Calls fn for each snapshot, newest first. tenant, sandbox_id: NULL for any. */
 void atoll_snapshots_each(struct atoll_engine *engine, const char *tenant, const char *sandbox_id,
                           void (*fn)(void *arg, const struct atoll_template_view *view), void *arg);
@@ -55,7 +60,7 @@ int atoll_fork_keep(struct atoll_engine *engine, const char *sandbox_id,
                     struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* Brings a running sandbox back to a snapshot, or to any version that it could have been created from:
- * it keeps id, name, options and previews. Its commands end as killed by `who`; its files are those of
+ * it keeps id, name, options and previews. Its commands end as killed by `who`, which is static; its files are those of
  * the version; the start command of the version runs again. */
 void atoll_engine_restore(struct atoll_engine *engine, const char *sandbox_id,
                           const char *reference, const char *who, atoll_done_fn *done, void *arg);

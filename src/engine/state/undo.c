@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "engine/state/capture.h"
+#include "engine/state/capture_queue.h"
 #include "engine/state/checkpoint.h"
 #include "engine/template/start.h"
 #include "engine/template/unpack.h"
@@ -26,11 +27,14 @@ struct undoing {
     struct atoll_list node; /* in engine->undos while its layers become one */
     struct atoll_engine *engine;
     char sandbox_id[ATOLL_ID_LEN + 1];
+    uint32_t count; /* of commands */
     uint64_t from;  /* number of the first command that is undone */
-    uint64_t next;  /* number of the next command, when the request came */
+    uint64_t next;  /* number of the next command, when its turn came */
     uint64_t bytes; /* of the checkpoint that it goes back to */
     char *stack;    /* that of the checkpoint, held; owned; NULL: it is restored as it is */
     size_t below;   /* bytes of `stack` that are the template */
+    char *made;     /* with one layer in place of its own; owned, or NULL */
+    char layer[ATOLL_LAYER_NAME_MAX + 1]; /* that layer, held; "": none */
     bool force;
     atoll_undo_fn *done;
     void *arg;
@@ -40,6 +44,7 @@ static void undoing_free(struct undoing *u)
 {
     atoll_list_remove(&u->node);
     free(u->stack);
+    free(u->made);
     free(u);
 }
 
@@ -73,9 +78,10 @@ static int check_idle(const struct atoll_sandbox *s, bool force, struct atoll_er
 {
     size_t running = 0;
 
-    if (s->snapping || s->checkpoints->is_capturing)
+    if (s->snapping || s->checkpoints->is_capturing || s->checkpoints->is_queued)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
-                          "a checkpoint or snapshot of sandbox %s is being made", s->spec.id);
+                          "a command of sandbox %s was started or has ended meanwhile; try again",
+                          s->spec.id);
     ATOLL_LIST_FOREACH (&s->exec_list, node)
         running += is_busy(ATOLL_CONTAINER_OF(node, struct atoll_exec, node));
     if (running == 0 || force)
@@ -145,35 +151,56 @@ static int check_unchanged(struct undoing *u, struct atoll_sandbox **ret, struct
     return r;
 }
 
+/* The sandbox is free again after its layers have become one. */
+static void on_free(void *arg, const struct atoll_error *error)
+{
+    struct undoing *u = arg;
+    struct atoll_engine *engine = u->engine;
+    ATOLL_AUTOFREE char *was = ATOLL_TAKE_PTR(u->stack);
+    ATOLL_AUTOFREE char *made = ATOLL_TAKE_PTR(u->made);
+    char layer[sizeof(u->layer)];
+    struct atoll_sandbox *s;
+    struct atoll_error err;
+
+    memcpy(layer, u->layer, sizeof(layer));
+    if (!error && check_unchanged(u, &s, &err) < 0)
+        error = &err;
+    if (error)
+        end(u, error);
+    else
+        atoll_restore_stack(s, made, "undo", on_restored, u); /* holds its layers */
+    if (*layer)
+        atoll_layer_release(engine, layer);
+    atoll_layers_release(engine, was);
+}
+
 /* The stack with the new layer in the place of those that it was made of. */
 static void on_squashed(void *arg, const struct atoll_unpacked *made,
                         const struct atoll_error *error)
 {
     struct undoing *u = arg;
-    struct atoll_engine *engine = u->engine;
-    char stack[ATOLL_STACK_CAP], layer[ATOLL_LAYER_NAME_MAX + 1] = "";
-    ATOLL_AUTOFREE char *was = ATOLL_TAKE_PTR(u->stack);
     struct atoll_sandbox *s;
     struct atoll_error err;
+    char stack[ATOLL_STACK_CAP];
 
     atoll_list_remove(&u->node);
-    (void)snprintf(stack, sizeof(stack), "%s", was);
+    (void)snprintf(stack, sizeof(stack), "%s", u->stack);
     if (error) {
         atoll_log(ATOLL_LOG_WARN, "layers cannot be made one; the undo keeps them", "sandbox",
                   u->sandbox_id, "error", error->text, NULL);
     } else {
-        (void)snprintf(layer, sizeof(layer), "%s", made->layer);
-        (void)snprintf(stack, sizeof(stack), "%.*s%s%s", (int)u->below, was, *layer ? " " : "",
-                       layer);
+        (void)snprintf(u->layer, sizeof(u->layer), "%s", made->layer);
+        (void)snprintf(stack, sizeof(stack), "%.*s%s%s", (int)u->below, u->stack,
+                       *u->layer ? " " : "", u->layer);
         u->bytes = made->bytes;
     }
-    if (check_unchanged(u, &s, &err) < 0)
-        end(u, &err);
+    u->made = strdup(stack);
+    if (!u->made)
+        abort(); /* the daemon is crash-only */
+    if (atoll_history_find(u->engine, u->sandbox_id, &s, &err) < 0)
+        on_free(u, &err);
     else
-        atoll_restore_stack(s, stack, "undo", on_restored, u); /* holds its layers */
-    if (*layer)
-        atoll_layer_release(engine, layer);
-    atoll_layers_release(engine, was);
+        atoll_capture_await(s, NULL, on_free, u);
 }
 
 static void squash(struct undoing *u, const char *stack, const char *own)
@@ -192,37 +219,49 @@ static void squash(struct undoing *u, const char *stack, const char *own)
     atoll_unpack_squash(u->engine, u->stack + u->below + 1, ATOLL_CHECKPOINT_BYTES, on_squashed, u);
 }
 
-void atoll_engine_undo(struct atoll_engine *engine, const char *sandbox_id, uint32_t count,
-                       bool force, atoll_undo_fn *done, void *arg)
+static void on_turn(void *arg, const struct atoll_error *error)
 {
+    struct undoing *u = arg;
     struct atoll_sandbox *s;
     struct atoll_checkpoint *p = NULL;
     const struct atoll_kept *files = NULL;
-    struct undoing *u;
     struct atoll_error err;
     const char *own;
-    int r = check(engine, sandbox_id, force, &s, &err);
 
-    if (r == 0)
-        r = find_target(s, count, &p, &files, &err);
-    if (r < 0) {
-        done(arg, 0, &err);
+    if (!error && (check(u->engine, u->sandbox_id, u->force, &s, &err) < 0 ||
+                   find_target(s, u->count, &p, &files, &err) < 0))
+        error = &err;
+    if (error) {
+        u->done(u->arg, 0, error);
+        undoing_free(u);
         return;
     }
-    u = atoll_alloc(sizeof(*u));
-    *u = (struct undoing){.engine = engine,
-                          .from = p->number,
-                          .next = s->checkpoints->next,
-                          .bytes = files->bytes,
-                          .force = force,
-                          .done = done,
-                          .arg = arg};
-    memcpy(u->sandbox_id, s->spec.id, sizeof(u->sandbox_id));
+    u->from = p->number;
+    u->next = s->checkpoints->next;
+    u->bytes = files->bytes;
     own = own_layers(s, files->stack);
     if (atoll_stack_count(own) > OWN_MAX)
         squash(u, files->stack, own);
     else
         atoll_restore_stack(s, files->stack, "undo", on_restored, u);
+}
+
+void atoll_engine_undo(struct atoll_engine *engine, const char *sandbox_id, uint32_t count,
+                       bool force, atoll_undo_fn *done, void *arg)
+{
+    struct atoll_sandbox *s;
+    struct undoing *u;
+    struct atoll_error err;
+
+    if (atoll_history_find(engine, sandbox_id, &s, &err) < 0) {
+        done(arg, 0, &err);
+        return;
+    }
+    u = atoll_alloc(sizeof(*u));
+    *u = (struct undoing){
+        .engine = engine, .count = count, .force = force, .done = done, .arg = arg};
+    memcpy(u->sandbox_id, s->spec.id, sizeof(u->sandbox_id));
+    atoll_capture_await(s, arg, on_turn, u);
 }
 
 void atoll_undos_done(struct atoll_engine *engine)

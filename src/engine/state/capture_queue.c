@@ -1,0 +1,159 @@
+#include "engine/state/capture_queue.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/memory.h"
+#include "base/metrics.h"
+#include "engine/state/capture.h"
+#include "engine/state/checkpoint.h"
+#include "engine/state/state.h"
+
+struct wait {
+    struct atoll_list node;   /* in sandbox->capture_waits */
+    struct atoll_list listed; /* in engine->capture_waits, if it counts */
+    struct atoll_sandbox *sandbox;
+    const void *owner;
+    atoll_done_fn *fn;
+    void *arg;
+};
+
+/* Its phase will change without a request. */
+static bool is_changing(const struct atoll_sandbox *s)
+{
+    switch (s->phase) {
+    case ATOLL_PHASE_PAUSING:
+    case ATOLL_PHASE_FREEZING:
+    case ATOLL_PHASE_RESUMING:
+    case ATOLL_PHASE_HALTING:
+    case ATOLL_PHASE_STARTING:
+    case ATOLL_PHASE_RECREATING:
+    case ATOLL_PHASE_RESTORING:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_busy(const struct atoll_sandbox *s)
+{
+    return s->snapping || (s->checkpoints && s->checkpoints->is_capturing);
+}
+
+/* Ends a wait; what it was is called by the caller. */
+static struct wait take(struct wait *w)
+{
+    struct wait was = *w;
+
+    atoll_list_remove(&w->node);
+    atoll_list_remove(&w->listed);
+    free(w);
+    return was;
+}
+
+static void add(struct atoll_sandbox *s, bool counts, const void *owner, atoll_done_fn *fn,
+                void *arg)
+{
+    struct wait *w = atoll_alloc(sizeof(*w));
+
+    *w = (struct wait){.sandbox = s, .owner = owner, .fn = fn, .arg = arg};
+    atoll_list_push_back(&s->capture_waits, &w->node);
+    atoll_list_init(&w->listed);
+    if (counts)
+        atoll_list_push_back(&s->engine->capture_waits, &w->listed);
+}
+
+static bool is_free(const struct atoll_sandbox *s)
+{
+    return atoll_list_empty(&s->capture_waits) && !is_busy(s);
+}
+
+size_t atoll_capture_waiting(struct atoll_engine *engine, const char *tenant)
+{
+    size_t n = 0;
+
+    ATOLL_LIST_FOREACH (&engine->capture_waits, node)
+        n += strcmp(ATOLL_CONTAINER_OF(node, struct wait, listed)->sandbox->spec.tenant, tenant) ==
+             0;
+    return n;
+}
+
+void atoll_capture_await(struct atoll_sandbox *s, const void *owner, atoll_done_fn *fn, void *arg)
+{
+    struct atoll_error err;
+
+    if (is_free(s))
+        fn(arg, NULL);
+    else if (atoll_capture_admit(s, &err) < 0)
+        fn(arg, &err);
+    else
+        add(s, true, owner, fn, arg);
+}
+
+void atoll_capture_await_checkpoint(struct atoll_sandbox *s, atoll_done_fn *fn, void *arg)
+{
+    if (is_free(s))
+        fn(arg, NULL);
+    else
+        add(s, false, NULL, fn, arg);
+}
+
+void atoll_capture_next(struct atoll_sandbox *s)
+{
+    struct atoll_engine *engine = s->engine;
+    char id[ATOLL_ID_LEN + 1];
+    struct atoll_error err;
+    struct wait was;
+
+    memcpy(id, s->spec.id, sizeof(id));
+    while (s && !atoll_list_empty(&s->capture_waits) && !is_busy(s) && !is_changing(s)) {
+        was = take(ATOLL_CONTAINER_OF(s->capture_waits.next, struct wait, node));
+        if (engine->ending)
+            (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
+        was.fn(was.arg, engine->ending ? &err : NULL);
+        s = atoll_map_get(&engine->sandboxes, id);
+    }
+}
+
+static void next(void *arg)
+{
+    atoll_capture_next(arg);
+}
+
+void atoll_capture_next_soon(struct atoll_sandbox *s)
+{
+    if (!atoll_list_empty(&s->capture_waits))
+        atoll_timer_set(&s->capture_turn, s->engine->loop, 0, next, s);
+}
+
+void atoll_capture_abort(struct atoll_sandbox *s)
+{
+    struct atoll_error err;
+    struct wait was;
+
+    atoll_timer_cancel(&s->capture_turn);
+    (void)atoll_fail(&err, ATOLL_ERR_FAILED_PRECONDITION, ESRCH, "sandbox %s has ended",
+                     s->spec.id);
+    while (!atoll_list_empty(&s->capture_waits)) {
+        was = take(ATOLL_CONTAINER_OF(s->capture_waits.next, struct wait, node));
+        was.fn(was.arg, &err);
+    }
+}
+
+bool atoll_capture_cancel(struct atoll_engine *engine, const void *owner)
+{
+    struct atoll_error err;
+    struct wait was;
+
+    ATOLL_LIST_FOREACH (&engine->capture_waits, node) {
+        struct wait *w = ATOLL_CONTAINER_OF(node, struct wait, listed);
+
+        if (w->owner != owner)
+            continue;
+        was = take(w);
+        (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED, "the client has disconnected");
+        was.fn(was.arg, &err);
+        return true;
+    }
+    return false;
+}
