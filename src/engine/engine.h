@@ -331,6 +331,7 @@ struct atoll_sandbox_view {
      * template_name and what else is not stored are NULL: use the members above. */
     struct atoll_options options;
     uint64_t cpu_spent_s, output_spent_bytes; /* used part of the budgets */
+    uint64_t history_bytes; /* what its disk has for checkpoints, on top of its limit */
     enum atoll_sandbox_state state;
     bool snapshotting;   /* a snapshot of it is being made */
     const char *cause;   /* why it failed or is unreachable; else "" */

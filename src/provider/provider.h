@@ -48,6 +48,7 @@ struct atoll_provider_caps {
     bool volume_copies;    /* makes a volume from what another one has */
     bool read_only;        /* supports spec.read_only */
     bool disk_choice;      /* supports spec.disk_choice */
+    bool disk_pool;        /* has one: a disk there can have spec.history_bytes */
     bool descriptors;      /* streams to the agent carry descriptors */
     bool pause;
     bool save;       /* can write the memory of sandboxes to disk, and read it back */

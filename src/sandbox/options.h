@@ -86,3 +86,17 @@ static inline enum atoll_disk_choice atoll_options_disk(const struct atoll_optio
                ? ATOLL_DISK_POOLED_IF_POSSIBLE
                : options->disk_choice;
 }
+
+/* In the disk pool, blocks that only checkpoints have still count for the disk. So it gets as much again for them,
+ * within this bound. */
+#define ATOLL_HISTORY_BYTES (UINT64_C(4) << 30)
+static inline uint64_t atoll_options_history(const struct atoll_options *options,
+                                             const struct atoll_limits *limits)
+{
+    enum atoll_disk_choice disk = atoll_options_disk(options);
+    bool in_pool = disk == ATOLL_DISK_IN_POOL || disk == ATOLL_DISK_POOLED_IF_POSSIBLE;
+
+    return options->checkpoints && in_pool && limits->io_bytes == 0
+               ? ATOLL_MIN(limits->disk_bytes, ATOLL_HISTORY_BYTES)
+               : 0;
+}

@@ -175,7 +175,9 @@ static int add_start(const struct atoll_plan_host *host, const struct atoll_spec
     };
     struct atoll_po_start start = {.new_network = !atoll_weakened("net_namespace"),
                                    .own_clock = true};
-    struct atoll_po_disk disk = {ATOLL_DISK_TMPFS, l->disk_bytes, l->inodes, io_bytes_of(spec)};
+    struct atoll_po_disk disk = {ATOLL_DISK_TMPFS,
+                                 l->disk_bytes + (spec->cow_disk ? spec->history_bytes : 0),
+                                 l->inodes, io_bytes_of(spec)};
     char name[64];
     struct atoll_po_image image = {name, spec->persistent, spec->resume_disk, spec->cow_disk};
     int r = 0;

@@ -148,9 +148,11 @@ struct atoll_spec {
     enum atoll_builder builder; /* makes a layer */
     bool persistent;            /* its disk can outlive it: always an image, never in memory */
     enum atoll_disk_choice disk_choice;
-    bool cow_disk;    /* set by native create(): its disk is in the disk pool */
-    bool resume_disk; /* with persistent: reuse the existing disk and the same outside_id */
-    bool unwritten;   /* stop() need not wait until the disk is on stable storage */
+    uint64_t
+        history_bytes; /* of checkpoints, on top of disk_bytes, if its disk is in the disk pool */
+    bool cow_disk;     /* set by native create(): its disk is in the disk pool */
+    bool resume_disk;  /* with persistent: reuse the existing disk and the same outside_id */
+    bool unwritten;    /* stop() need not wait until the disk is on stable storage */
     bool allow_sudo;
     bool read_only; /* the root; homes, /tmp, /var/tmp, /run and /dev/shm are writable */
     enum atoll_network network;

@@ -100,7 +100,7 @@ def test_files_that_requests_write_are_part_of_it(box):
 
 def test_undo_while_a_command_runs(box):
     box.out("echo one > a")
-    running = box.detach("echo two > a; sleep 600")
+    running = box.detach("echo two > b; mv b a; sleep 600")
     wait_until(lambda: box.rest.get(f"{box.path}/files", path="/home/user/a").body == b"two\n", 30, lambda: history(box))
     answer = box.post("undo", {})
     assert answer.status == 409 and b"force" in answer.body
@@ -338,29 +338,59 @@ def test_an_upload_without_room_takes_that_of_old_checkpoints():
         if not (daemon.state / "pool.img").exists():
             pytest.skip("this host has no copy-on-write disks")
         box = Box(daemon.rest, checkpoints="command", limits={"memoryMB": 64, "diskMB": 100})
-        for script in ("head -c 60M /dev/urandom > first; sync first", "rm first", "true"):
+        for script in ("head -c 40M /dev/urandom > first; sync first",
+                       "rm first; head -c 40M /dev/urandom > second; sync second", "true"):
             box.out(script)
-        upload = lambda: box.rest.put(f"{box.path}/files", os.urandom(60 << 20), path="/home/user/up").status
+        upload = lambda: box.rest.put(f"{box.path}/files", os.urandom(130 << 20), path="/home/user/up").status
         assert upload() == 507
         wait_until(lambda: upload() in (200, 201, 204), 60, lambda: history(box))
         assert [one["before"] for one in history(box)] == [True, False, False]
         box.destroy()
 
 
-def test_a_disk_that_checkpoints_fill_has_room_again():
-    """In the pool, blocks count for the disk while a checkpoint has them."""
+def test_commands_do_not_wait_for_quota_that_checkpoints_have():
+    """In the pool, blocks count for the disk while a checkpoint has them: it has room for them, and before a command
+    starts, old ones go."""
     with mortal_daemon(ATOLL_DISKS="cow") as daemon:
         need_snapshots(daemon.rest)
         if not (daemon.state / "pool.img").exists():
             pytest.skip("this host has no copy-on-write disks")
-        box = Box(daemon.rest, checkpoints="command", limits={"memoryMB": 64, "diskMB": 100})
-        box.out("head -c 60M /dev/urandom > first; sync first")
-        box.out("rm first")
-        box.out("head -c 60M /dev/urandom > second 2>/dev/null; true")
-        assert int(box.out("stat -c %s second; rm second")) < 60 << 20
-        wait_until(lambda: box.out("head -c 30M /dev/urandom > third && sync third && echo yes; rm -f third") == "yes", 60,
-                   lambda: history(box))
-        # The oldest have gone, and the newest are kept.
+        box = Box(daemon.rest, checkpoints="command", limits={"memoryMB": 64, "diskMB": 60})
+        assert box.view["disk"] == {"kind": "auto", "historyMB": 60}
+        assert box.get("stats").json["disk"]["limit_bytes"] == 120 << 20
+        for _ in range(6):
+            box.out("rm -f big; head -c 25000000 /dev/urandom > big && sync big")
+        # Almost the whole disk, again and again.
+        for number in range(3):
+            box.out(f"rm -f big; head -c 50000000 /dev/urandom > big && sync big && echo {number} > n")
+        # The oldest have gone, and the last command can be undone.
         found = history(box)
-        assert not found[-1]["before"] and found[0]["after"]
+        assert not found[-1]["before"] and found[0]["before"] and found[0]["after"]
+        undo(box)
+        assert box.out("cat n; stat -c %s big") == "1\n50000000"
+        # Forks have the same, also after the daemon has been killed.
+        [made] = box.post("fork", {}).json["sandboxes"]
+        assert made["disk"]["historyMB"] == 60
+        assert daemon.rest.delete(f"/api/sandboxes/{made['id']}").status == 204
+        kill_daemon(daemon)
+        daemon.start()
+        assert box.view["disk"]["historyMB"] == 60
+        box.out("rm -f big; head -c 50000000 /dev/urandom > big && sync big")
         box.destroy()
+
+
+def test_the_quota_of_a_tenant_counts_what_checkpoints_may_have():
+    with mortal_daemon(ATOLL_DISKS="cow", ATOLL_TENANT_DISK="200M") as daemon:
+        need_snapshots(daemon.rest)
+        if not (daemon.state / "pool.img").exists():
+            pytest.skip("this host has no copy-on-write disks")
+        key = daemon.rest.post("/api/keys", {"tenant": "acme", "scope": "write"}).json["key"]
+        rest = Rest(daemon.socket, {"X-API-Key": key})
+        box = Box(rest, checkpoints="command", limits={"memoryMB": 64, "diskMB": 70})
+        wanted = {"limits": {"memoryMB": 64, "diskMB": 70}}
+        refused = rest.post("/api/sandboxes", wanted)
+        assert refused.status == 429 and "--tenant-disk" in refused.error["message"], refused.body
+        box.destroy()
+        others = [Box(rest, **wanted) for _ in range(2)]
+        for other in others:
+            other.destroy()

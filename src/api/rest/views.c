@@ -178,6 +178,8 @@ void atoll_view_sandbox_open(struct atoll_json_out *out, const char *key,
     atoll_json_text(out, "checkpoints", v.options.checkpoints ? "command" : "none");
     atoll_json_open(out, "disk", '{');
     atoll_json_text(out, "kind", atoll_rest_disk_kinds[v.options.disk_choice]);
+    if (v.history_bytes > 0)
+        atoll_json_u64(out, "historyMB", v.history_bytes >> 20);
     atoll_json_close(out, '}');
     atoll_json_double(out, "boot_ms", v.boot_ms, 6);
     atoll_json_bool(out, "pooled", v.pooled);

@@ -91,6 +91,7 @@ void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view 
         .options = s->options,
         .cpu_spent_s = atoll_lifetime_cpu_us(s) / 1000000,
         .output_spent_bytes = s->life.output_bytes,
+        .history_bytes = s->spec.history_bytes,
         .owner = s->spec.tenant,
         .state = atoll_sandbox_state(s),
         .snapshotting = s->snapping,

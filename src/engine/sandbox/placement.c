@@ -145,6 +145,9 @@ static uint32_t fit(const struct atoll_provider_entry *entry, const struct atoll
         spec->limits.io_bytes = entry->engine->config.io_bytes;
     atoll_limits_fill(&spec->limits);
     keep_within(&entry->config.most, want, &spec->limits);
+    spec->history_bytes = entry->provider->ops->caps(entry->provider)->disk_pool
+                              ? atoll_options_history(options, &spec->limits)
+                              : 0;
     if (!atoll_options_name_root(options))
         memcpy(spec->image, entry->image, sizeof(spec->image));
     /* A remote service has limits of its own: only those that the request gives must be

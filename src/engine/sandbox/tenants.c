@@ -88,8 +88,9 @@ static void promised_by(const struct atoll_provider_entry *entry, const struct a
         here && !(spec->waived & ATOLL_LIMIT_CPU) ? spec->limits.cpu_millis : 0;
     if (cpus > 0)
         ret[ATOLL_PROMISE_CPU] = ATOLL_MIN(ret[ATOLL_PROMISE_CPU], cpus);
-    ret[ATOLL_PROMISE_DISK] =
-        here && !(spec->waived & ATOLL_LIMIT_DISK) ? spec->limits.disk_bytes : 0;
+    ret[ATOLL_PROMISE_DISK] = here && !(spec->waived & ATOLL_LIMIT_DISK)
+                                  ? spec->limits.disk_bytes + spec->history_bytes
+                                  : 0;
 }
 
 static void count(struct atoll_sandbox *s, bool in)

@@ -96,6 +96,13 @@ void atoll_checkpoint_release(struct atoll_sandbox *s, struct atoll_checkpoint *
     kept_release(s->engine, c, &p->after);
 }
 
+void atoll_checkpoint_release_before(struct atoll_sandbox *s, struct atoll_checkpoint *p)
+{
+    kept_release(s->engine, s->checkpoints, &p->before);
+    s->checkpoints->kept -= !has_layer(p);
+    atoll_checkpoint_store(s, p);
+}
+
 static void remove_command(struct atoll_sandbox *s, struct atoll_checkpoint *p)
 {
     atoll_checkpoint_release(s, p);
@@ -341,15 +348,16 @@ static void on_captured(void *arg, const char *stack, const struct atoll_snapsho
     s->checkpoints->is_capturing = false;
     if (await_room(s, error))
         return;
-    if (!error)
+    if (!error) {
         set_last(s->checkpoints, stack, facts->bytes);
+        s->checkpoints->live_bytes = facts->bytes;
+    }
     if (error)
         atoll_log(ATOLL_LOG_WARN, "checkpoint", "sandbox", id, "error", error->text, NULL);
     settle_all(s, &s->checkpoints->capturing, stack, facts->bytes, error);
     s = atoll_map_get(&engine->sandboxes, id);
     if (s && s->checkpoints) {
         atoll_checkpoints_thin(s);
-        atoll_checkpoints_thin_full(s);
         enqueue(s);
     }
 }
@@ -385,6 +393,22 @@ static bool only_before(const struct atoll_checkpoints *c)
     return true;
 }
 
+static void make_checkpoint(struct atoll_sandbox *s);
+
+static void on_room(struct atoll_sandbox *s)
+{
+    struct atoll_engine *engine = s->engine;
+    char id[ATOLL_ID_LEN + 1];
+
+    memcpy(id, s->spec.id, sizeof(id));
+    s->checkpoints->is_capturing = false;
+    s->checkpoints->has_room = true;
+    make_checkpoint(s);
+    s = atoll_map_get(&engine->sandboxes, id);
+    if (s)
+        atoll_capture_next(s);
+}
+
 /* Its turn has come. */
 static void make_checkpoint(struct atoll_sandbox *s)
 {
@@ -394,6 +418,12 @@ static void make_checkpoint(struct atoll_sandbox *s)
 
     if (c->is_capturing || atoll_list_empty(&c->waiting))
         return;
+    if (!c->has_room && only_before(c) && s->spec.history_bytes > 0 && c->kept > 0) {
+        c->is_capturing = true;
+        atoll_checkpoints_make_room(s, on_room);
+        return;
+    }
+    c->has_room = false;
     if (!c->last || !only_before(c) || others_run(s, NULL)) {
         capture(s);
         return;

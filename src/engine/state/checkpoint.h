@@ -18,7 +18,7 @@
 /* The newest of them, which are removed only if their bytes exceed the limits below. */
 #define ATOLL_CHECKPOINTS_NEW 16
 /* Bytes of layers, as each would take by itself: of one sandbox and of one tenant. */
-#define ATOLL_CHECKPOINT_BYTES (UINT64_C(4) << 30)
+#define ATOLL_CHECKPOINT_BYTES ATOLL_HISTORY_BYTES
 #define ATOLL_CHECKPOINT_TENANT_BYTES (UINT64_C(16) << 30)
 
 struct atoll_kept {
@@ -37,6 +37,7 @@ struct atoll_checkpoint {
     bool counted;
     uint64_t added, changed, removed, bytes;
 };
+typedef void atoll_checkpoints_room_fn(struct atoll_sandbox *sandbox);
 struct atoll_checkpoints {
     struct atoll_list commands;
     size_t count, kept; /* kept: commands that have a layer */
@@ -45,9 +46,13 @@ struct atoll_checkpoints {
     /* Of struct mark: for the next capture; for the present one, or for its second try, and then `last` is NULL. */
     struct atoll_list waiting, capturing;
     bool is_capturing;
-    bool is_queued;          /* waits for its turn; capture_queue.h */
-    bool is_second_try;      /* of the present capture: the first one found no room */
-    struct atoll_timer room; /* before the second try: layers are being removed */
+    bool is_queued;                  /* waits for its turn; capture_queue.h */
+    bool is_second_try;              /* of the present capture: the first one found no room */
+    bool has_room;                   /* the disk was measured for the next command */
+    unsigned room_checks, room_next; /* made since that began; when more checkpoints go */
+    struct atoll_timer room;         /* layers are being removed */
+    atoll_checkpoints_room_fn *room_done;
+    uint64_t live_bytes; /* of the last capture; 0: not known */
     char *last; /* the stack of the last capture, if the files are still those; owned, or NULL */
     uint64_t last_bytes;
 };

@@ -5,6 +5,10 @@
 #include "base/metrics.h"
 
 #define FULL_PARTS 8 /* a disk is almost full with less than one of these free */
+/* Blocks of removed layers are not free at once. */
+#define ROOM_CHECK_MS 100
+#define ROOM_CHECKS_MAX 50  /* five seconds */
+#define ROOM_CHECKS_EACH 10 /* then more checkpoints go */
 
 static bool has_layer(const struct atoll_checkpoint *p)
 {
@@ -83,7 +87,6 @@ struct measuring {
     char id[ATOLL_ID_LEN + 1];
 };
 
-/* Half of them, and another half after the next command if that was not enough. */
 bool atoll_checkpoints_halve(struct atoll_sandbox *s)
 {
     const struct atoll_checkpoints *c = s->checkpoints;
@@ -104,28 +107,67 @@ void atoll_checkpoints_disk_full(struct atoll_engine *engine, const char *sandbo
         (void)atoll_checkpoints_halve(s);
 }
 
+static void check_room(void *arg);
+
+/* The oldest ones; and when only the newest command is left, what its undo would need. */
+static bool drop_some(struct atoll_sandbox *s)
+{
+    struct atoll_checkpoint *p;
+
+    if (atoll_checkpoints_halve(s))
+        return true;
+    p = oldest_kept(s);
+    if (!p || !p->before.stack)
+        return false;
+    atoll_checkpoint_release_before(s, p);
+    return true;
+}
+
+/* What may be used when a command starts: then it can remove and write almost as much as the disk is large. */
+static uint64_t room_target(const struct atoll_sandbox *s)
+{
+    uint64_t disk = s->spec.limits.disk_bytes, history = s->spec.history_bytes;
+
+    return ATOLL_MAX(disk / FULL_PARTS * (FULL_PARTS - 1),
+                     s->checkpoints->live_bytes + history / FULL_PARTS / 2);
+}
+
 static void on_measured(void *arg, const struct atoll_provider_stats *stats,
                         const struct atoll_error *error)
 {
     struct measuring *m = arg;
     struct atoll_sandbox *s = atoll_map_get(&m->engine->sandboxes, m->id);
+    struct atoll_checkpoints *c = s ? s->checkpoints : NULL;
 
-    if (!error && s && s->checkpoints && stats->disk_limit_bytes > 0 &&
-        stats->disk_bytes > stats->disk_limit_bytes / FULL_PARTS * (FULL_PARTS - 1))
-        (void)atoll_checkpoints_halve(s);
     free(m);
+    if (!c)
+        return;
+    if (error || stats->disk_limit_bytes == 0 || stats->disk_bytes <= room_target(s) ||
+        c->room_checks == ROOM_CHECKS_MAX || (c->room_checks >= c->room_next && !drop_some(s))) {
+        c->room_done(s);
+        return;
+    }
+    if (c->room_checks >= c->room_next)
+        c->room_next = c->room_checks + ROOM_CHECKS_EACH;
+    c->room_checks++;
+    atoll_timer_set(&c->room, s->engine->loop, ROOM_CHECK_MS, check_room, s);
 }
 
-void atoll_checkpoints_thin_full(struct atoll_sandbox *s)
+static void check_room(void *arg)
 {
-    struct measuring *m;
+    struct atoll_sandbox *s = arg;
+    struct measuring *m = atoll_alloc(sizeof(*m));
 
-    if (!s->provider->ops->stats || s->checkpoints->kept < 2)
-        return;
-    m = atoll_alloc(sizeof(*m));
     m->engine = s->engine;
     memcpy(m->id, s->spec.id, sizeof(m->id));
     s->provider->ops->stats(s->provider, &s->spec, on_measured, m);
+}
+
+void atoll_checkpoints_make_room(struct atoll_sandbox *s, atoll_checkpoints_room_fn *done)
+{
+    s->checkpoints->room_checks = s->checkpoints->room_next = 0;
+    s->checkpoints->room_done = done;
+    check_room(s);
 }
 
 void atoll_checkpoints_thin(struct atoll_sandbox *s)

@@ -10,5 +10,10 @@ void atoll_checkpoints_thin(struct atoll_sandbox *sandbox);
 void atoll_checkpoint_release(struct atoll_sandbox *sandbox, struct atoll_checkpoint *checkpoint);
 /* Releases the older half, except for the newest checkpoint. Whether there was one. */
 bool atoll_checkpoints_halve(struct atoll_sandbox *sandbox);
-/* The same, if the disk of the sandbox is almost full: there blocks count until no checkpoint has them. */
-void atoll_checkpoints_thin_full(struct atoll_sandbox *sandbox);
+/* Releases only the layer before the command. */
+void atoll_checkpoint_release_before(struct atoll_sandbox *sandbox,
+                                     struct atoll_checkpoint *checkpoint);
+/* In the disk pool, before a command starts: releases checkpoints until the disk has room for what the command may write,
+ * and waits some seconds at most until their blocks are free. done is not called if the sandbox or its checkpoints end
+ * meanwhile. */
+void atoll_checkpoints_make_room(struct atoll_sandbox *sandbox, atoll_checkpoints_room_fn *done);

@@ -413,6 +413,7 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
         .templates = true,
         .read_only = true,
         .disk_choice = true,
+        .disk_pool = n->plan_host.pool && n->plan_host.disks != ATOLL_DISKS_PLAIN,
         .layers = true,
         .stacks = n->spawn.stacks,
         .snapshot_layers = n->spawn.snapshots && atoll_cgroups_can_freeze(&n->cgroups),

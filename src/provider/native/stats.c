@@ -72,7 +72,7 @@ static void measure_disk(struct atoll_native *n, const struct atoll_spec *spec,
     struct atoll_error err;
 
     *m = *with;
-    m->limit_bytes = spec->limits.disk_bytes;
+    m->limit_bytes = spec->limits.disk_bytes + spec->history_bytes;
     m->expected = atoll_plan_wants_cow(&n->plan_host, spec);
     if (!n->rpc ||
         atoll_rpc_ask(n->rpc, ATOLL_SPAWN_DISK, &atoll_sm_ref_desc, &ref, on_disk, m, &err) < 0) {
