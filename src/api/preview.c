@@ -150,6 +150,19 @@ static bool response_header(void *arg, const char *name, const char **value)
 
 /* End of a request. */
 
+/* Why no server of the sandbox can be reached. */
+static enum atoll_preview_page page_of_state(const struct visit *v)
+{
+    const struct atoll_sandbox *s = atoll_engine_find(v->server->engine, v->name.sandbox_id);
+    struct atoll_sandbox_view view = {0};
+
+    if (s)
+        atoll_sandbox_get(s, &view);
+    return view.state == ATOLL_SANDBOX_PAUSED    ? ATOLL_PREVIEW_PAUSED
+           : view.state == ATOLL_SANDBOX_STOPPED ? ATOLL_PREVIEW_STOPPED
+                                                 : ATOLL_PREVIEW_SILENT;
+}
+
 static int failed(void *arg, struct atoll_http_request *req, const struct atoll_error *error)
 {
     static const struct {
@@ -158,7 +171,6 @@ static int failed(void *arg, struct atoll_http_request *req, const struct atoll_
     } rows[] = {
         {ATOLL_ERR_NOT_FOUND, ATOLL_PREVIEW_UNKNOWN},
         {ATOLL_ERR_UNAVAILABLE, ATOLL_PREVIEW_SILENT},
-        {ATOLL_ERR_FAILED_PRECONDITION, ATOLL_PREVIEW_SILENT},
         {ATOLL_ERR_DEADLINE_EXCEEDED, ATOLL_PREVIEW_SLOW},
         {ATOLL_ERR_RESOURCE_EXHAUSTED, ATOLL_PREVIEW_BUSY},
         {ATOLL_ERR_INVALID_ARGUMENT, ATOLL_PREVIEW_TOO_LARGE},
@@ -166,6 +178,8 @@ static int failed(void *arg, struct atoll_http_request *req, const struct atoll_
     };
     const struct visit *v = arg;
 
+    if (error->kind == ATOLL_ERR_FAILED_PRECONDITION)
+        return atoll_preview_page(req, page_of_state(v), v->name.port, v->answer);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++)
         if (rows[i].kind == error->kind)
             return atoll_preview_page(req, rows[i].page, v->name.port, v->answer);

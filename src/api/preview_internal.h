@@ -9,6 +9,8 @@ enum atoll_preview_page {
     ATOLL_PREVIEW_TWO_HOSTS,   /* 400 */
     ATOLL_PREVIEW_FOREIGN,     /* 403: a page of another site sent it */
     ATOLL_PREVIEW_SILENT,      /* 502: nothing listens on the port */
+    ATOLL_PREVIEW_PAUSED,      /* 409 */
+    ATOLL_PREVIEW_STOPPED,     /* 409 */
     ATOLL_PREVIEW_BROKEN,      /* 502: the response is not valid HTTP */
     ATOLL_PREVIEW_SLOW,        /* 504 */
     ATOLL_PREVIEW_BUSY,        /* 503 */

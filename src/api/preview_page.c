@@ -24,6 +24,14 @@ static const struct page {
     [ATOLL_PREVIEW_SILENT] = {502, true, "unavailable",
                               "nothing listens on port %u of this sandbox",
                               "start a server there; this page reloads every two seconds"},
+    [ATOLL_PREVIEW_PAUSED] =
+        {409, true, "failed_precondition", "this sandbox is paused",
+         "resume it (atoll resume, or POST /api/sandboxes/{id}/resume); this page reloads every two "
+         "seconds"},
+    [ATOLL_PREVIEW_STOPPED] =
+        {409, true, "failed_precondition", "this sandbox is stopped",
+         "resume it (atoll resume, or POST /api/sandboxes/{id}/resume) and start the server again; "
+         "this page reloads every two seconds"},
     [ATOLL_PREVIEW_BROKEN] = {502, false, "unavailable",
                               "the server on port %u of this sandbox gave no valid HTTP answer",
                               "read its output"},

@@ -803,6 +803,24 @@ def test_nothing_listens(site):
     site.rest.delete(f"/api/sandboxes/{site.id}/previews/{made['port']}")
 
 
+def test_a_paused_sandbox_says_so(site):
+    """And after the resume the server answers."""
+    if "pause" not in next(one for one in site.rest.get("/api/providers").json["providers"]
+                           if one["name"] == "native")["capabilities"]:
+        pytest.skip("native cannot pause here")
+    assert site.rest.post(f"/api/sandboxes/{site.id}/pause", {}).status == 200
+    try:
+        status, headers, body = site.call(port=8001)
+        found = json.loads(body)["error"]
+        assert status == 409 and found["code"] == "failed_precondition", body
+        assert "paused" in found["message"] and "resume" in found["hint"], body
+        status, headers, body = site.call(port=8001, Accept="text/html,*/*")
+        assert status == 409 and b"paused" in body and b'http-equiv="refresh"' in body
+    finally:
+        assert site.rest.post(f"/api/sandboxes/{site.id}/resume").status == 200
+    assert site.call(port=8001)[0] == 200
+
+
 def test_client_goes_away(site):
     """A hundred who do not wait: nothing is left of them."""
     for _ in range(100):
