@@ -1,9 +1,11 @@
 /* The verbs merge and try. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "cli/collection.h"
 #include "cli/print.h"
+#include "cli/request.h"
 
 #define TIMEOUT_MS (60 * 60 * 1000)
 
@@ -101,17 +103,42 @@ const struct atoll_cli_verb atoll_cli_merge = {
 struct try_options {
     struct atoll_cli_common common;
     uint32_t count;
-    double timeout_seconds;
+    struct atoll_cli_command_options command;
 };
+
+#define AT(member) offsetof(struct try_options, command.member)
 
 static const struct atoll_cli_option try_table[] = {
     {"count", 'n', ATOLL_CLI_COUNT, offsetof(struct try_options, count), "N",
      "how many forks, at most 32 (default: 2)", NULL},
-    {"timeout", 't', ATOLL_CLI_TIME, offsetof(struct try_options, timeout_seconds), "TIME",
-     "time limit of each command", NULL},
+    {"user", 'u', ATOLL_CLI_TEXT, AT(user), "USER[:GROUP]",
+     "user to run it as, names or numbers (default: user, uid 1000)", NULL},
+    {"cwd", 'w', ATOLL_CLI_TEXT, AT(cwd), "PATH",
+     "working directory of the command (default: that of the sandbox)", NULL},
+    {.kind = ATOLL_CLI_TABLE, .offset = AT(env), .table = atoll_cli_env_options},
+    {"timeout", 't', ATOLL_CLI_TIME, AT(timeout_seconds), "TIME", "time limit of each command",
+     NULL},
     ATOLL_CLI_COMMON(struct try_options),
     {0},
 };
+#undef AT
+
+/* The end of the output of a try that has failed, indented. */
+static void print_output(const char *text)
+{
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        char *line = strndup(text, n);
+
+        if (line) {
+            (void)fputs("   | ", stdout);
+            atoll_cli_put(stdout, line);
+            (void)fputc('\n', stdout);
+        }
+        free(line);
+        text += n + (text[n] == '\n');
+    }
+}
 
 static void print_tries(const json_t *reply)
 {
@@ -121,13 +148,20 @@ static void print_tries(const json_t *reply)
 
     for (size_t i = 0; i < json_array_size(tries); i++) {
         const json_t *one = json_array_get(tries, i);
+        const char *error = atoll_link_text(one, "error", "");
+        double code = atoll_link_number(one, "exit_code", -1);
+        bool is_best = json_is_integer(best) && (size_t)json_integer_value(best) == i;
 
-        (void)printf("%zu  score %g  %s%s%s\n", i, atoll_link_number(one, "score", 0),
-                     json_object_get(one, "exit_code") ? "" : "failed",
-                     atoll_link_text(one, "error", ""),
-                     !json_is_integer(best) || (size_t)json_integer_value(best) != i ? ""
-                     : merged                                                        ? "merged"
-                                                                                     : "best");
+        (void)printf("%zu  score %g", i, atoll_link_number(one, "score", 0));
+        if (*error) {
+            (void)fputs("  ", stdout);
+            atoll_cli_put(stdout, error);
+        } else if (code != 0) {
+            (void)printf("  exit status %g", code);
+        }
+        (void)puts(!is_best ? "" : merged ? "  merged" : "  best");
+        if (*error || code != 0)
+            print_output(atoll_link_text(one, "output", ""));
     }
     print_report(json_object_get(reply, "merge"));
 }
@@ -150,21 +184,17 @@ static int judge(const json_t *reply, const char *sandbox, struct atoll_error *e
                       *error ? "" : " --ours|--theirs");
 }
 
-static int try_command(struct atoll_cli *cli, const void *options, int argc, char **argv,
-                       struct atoll_error *err)
+static int try_command(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED,
+                       char **argv, struct atoll_error *err)
 {
     const struct try_options *o = options;
     ATOLL_AUTOJSON json_t *request =
-        json_pack("{s:[], s:I}", "cmd", "count", (json_int_t)(o->count ? o->count : 2));
+        json_pack("{s:I}", "count", (json_int_t)(o->count ? o->count : 2));
     ATOLL_AUTOJSON json_t *reply = NULL;
-    int r;
+    int r = atoll_cli_add_command(request, &o->command, argv + 1, err);
 
-    for (int i = 1; i < argc; i++)
-        if (json_array_append_new(json_object_get(request, "cmd"), json_string(argv[i])) < 0)
-            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EILSEQ,
-                              "the command is not valid UTF-8");
-    if (o->timeout_seconds > 0)
-        (void)json_object_set_new(request, "timeoutSeconds", json_real(o->timeout_seconds));
+    if (r < 0)
+        return r;
     r = atoll_cli_post(cli, argv[0], "try", request, TIMEOUT_MS, &reply, err);
     if (r < 0)
         return r;
@@ -184,7 +214,7 @@ const struct atoll_cli_verb atoll_cli_try = {
     .help =
         "Each fork has ATOLL_TRY=0, 1, … in the environment. The score is a number on the last\n"
         "line of the output, or else 1 for the exit status 0. The best is merged into the\n"
-        "sandbox; all forks are removed. If there are conflicts, the best fork is kept and named,\n"
+        "sandbox; all forks are removed. Of tries that failed the end of the output is shown. If there are conflicts, the best fork is kept and named,\n"
         "and the exit status is 1.\n"
         "\n"
         "Example:\n"

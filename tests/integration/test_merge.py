@@ -214,6 +214,21 @@ def test_try_keeps_the_best(mortal, box):
     assert [one["exit_code"] for one in none["tries"]] == [3, 3]
 
 
+def test_a_try_says_why_it_failed(mortal, box):
+    script = "yes é | head -c 5000; printf '\\377\\n'; echo why it failed >&2; exit 3"
+    [one] = box.post("try", {"count": 1, "cmd": ["sh", "-c", script]}).json["tries"]
+    assert one["output"].endswith("\ufffd\nwhy it failed\n") and len(one["output"].encode()) <= 2048 + 2, one
+    assert set(one["output"].split("\n")[1:-3]) == {"é"}
+    done = subprocess.run([BUILD / "atoll", "try", "-n", "1", "--env", "WORD=swordfish", "--cwd", "/tmp", "--user", "root", box.id, "--",
+                           "sh", "-c", "id -u; echo $WORD; pwd; exit 5"], text=True, capture_output=True,
+                          env={**os.environ, "ATOLL_SOCKET": str(mortal.socket)})
+    assert done.returncode == 1 and "nothing was written" in done.stderr, done.stderr
+    assert done.stdout == "0  score 0  exit status 5\n   | 0\n   | swordfish\n   | /tmp\n"
+    done = subprocess.run([BUILD / "atoll", "try", "-n", "1", box.id, "--", "nosuchcommand"], text=True, capture_output=True,
+                          env={**os.environ, "ATOLL_SOCKET": str(mortal.socket)})
+    assert done.stdout.startswith("0  score 0  ") and "nosuchcommand" in done.stdout, done.stdout
+
+
 SLOW = ["sh", "-c", "echo theirs > f; until test -e go; do sleep 0.05; done; rm go; echo $ATOLL_TRY > won; echo $ATOLL_TRY"]
 
 

@@ -32,7 +32,7 @@ struct atoll_try_request {
 /* Forks the sandbox `count` times and runs the command in each, with ATOLL_TRY=0… in its environment. The score is the
  * number on the last line of the output; without one it is 1 for exit status 0, else 0. The fork with the highest score
  * above 0, the first of equals, is merged; all forks are destroyed. If the best could not be merged, because of conflicts
- * or of an error, it is kept. report_json: {"tries": […], "best", "merge", "kept": its id or null, "error": of the merge}.
+ * or of an error, it is kept. report_json: {"tries": [each with the end of its output], "best", "merge", "kept": its id or null, "error": of the merge}.
  * An error instead of a report: there is no fork. */
 void atoll_engine_try(struct atoll_engine *engine, const char *sandbox_id,
                       const struct atoll_try_request *request, atoll_merge_fn *done, void *arg);

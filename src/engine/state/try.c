@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/json_memory.h"
 #include "engine/state/merge.h"
@@ -14,15 +15,21 @@
  * Tries: forks, a command in each, the best is merged, all forks are destroyed. The best is kept if it could not be
  * merged. The forks are provisional until then: if the daemon dies, the next one destroys them.
  */
-#define TAIL_MAX 512 /* of the output, to find its last line */
+#define TAIL_MAX 2048 /* of the output, for the score and for the client */
 #define WHO "the end of the try"
+
+/* The last bytes of a text. */
+struct tail {
+    char bytes[TAIL_MAX + 1];
+    size_t len;
+};
 
 struct attempt {
     struct trying *trying;
     char id[ATOLL_ID_LEN + 1];
     struct atoll_reader *reader;
-    char tail[TAIL_MAX + 1];
-    size_t len;
+    struct tail out; /* of its standard output */
+    struct tail all; /* with its standard error */
     bool ended;
     int code; /* exit status; -1: it did not exit by itself */
     double score;
@@ -70,9 +77,29 @@ static void trying_free(struct trying *t)
     free(t);
 }
 
+/* Bytes that are not UTF-8, and NUL, become U+FFFD. */
+static json_t *text_of(const struct tail *tail)
+{
+    const uint8_t *p = (const uint8_t *)tail->bytes;
+    char text[3 * TAIL_MAX + 1];
+    size_t used = 0, i = 0;
+
+    while (tail->len == TAIL_MAX && i < 4 && (p[i] & 0xc0) == 0x80)
+        i++; /* the rest of a character that was cut */
+    while (i < tail->len) {
+        size_t len = p[i] == 0 ? 0 : atoll_text_utf8_len(p + i, tail->len - i);
+
+        memcpy(text + used, len > 0 ? tail->bytes + i : "\xef\xbf\xbd", len > 0 ? len : 3);
+        used += len > 0 ? len : 3;
+        i += ATOLL_MAX(len, (size_t)1);
+    }
+    return json_stringn(text, used);
+}
+
 static json_t *describe(const struct attempt *a, uint32_t number)
 {
-    json_t *made = json_pack("{s:i, s:f}", "try", (int)number, "score", a->score);
+    json_t *made = json_pack("{s:i, s:f, s:o}", "try", (int)number, "score", a->score, "output",
+                             text_of(&a->all));
 
     if (a->code >= 0)
         (void)json_object_set_new(made, "exit_code", json_integer(a->code));
@@ -191,14 +218,15 @@ static void merge_best(struct trying *t)
 /* The number on the last line that is not empty, or by the exit status. */
 static double score_of(struct attempt *a)
 {
+    struct tail *t = &a->out;
     char *line, *rest;
     double value;
 
-    a->tail[a->len] = '\0';
-    while (a->len > 0 && strchr(" \t\r\n", a->tail[a->len - 1]))
-        a->tail[--a->len] = '\0';
-    line = strrchr(a->tail, '\n');
-    line = line ? line + 1 : a->tail;
+    t->bytes[t->len] = '\0';
+    while (t->len > 0 && strchr(" \t\r\n", t->bytes[t->len - 1]))
+        t->bytes[--t->len] = '\0';
+    line = strrchr(t->bytes, '\n');
+    line = line ? line + 1 : t->bytes;
     value = strtod(line, &rest);
     if (rest != line && *rest == '\0' && isfinite(value))
         return value;
@@ -217,7 +245,7 @@ static void finish_attempt(struct attempt *a)
         merge_best(t);
 }
 
-static void add_tail(struct attempt *a, const uint8_t *bytes, size_t n)
+static void add_tail(struct tail *t, const uint8_t *bytes, size_t n)
 {
     size_t keep;
 
@@ -225,10 +253,10 @@ static void add_tail(struct attempt *a, const uint8_t *bytes, size_t n)
         bytes += n - TAIL_MAX;
         n = TAIL_MAX;
     }
-    keep = ATOLL_MIN(a->len, TAIL_MAX - n);
-    memmove(a->tail, a->tail + a->len - keep, keep);
-    memcpy(a->tail + keep, bytes, n);
-    a->len = keep + n;
+    keep = ATOLL_MIN(t->len, TAIL_MAX - n);
+    memmove(t->bytes, t->bytes + t->len - keep, keep);
+    memcpy(t->bytes + keep, bytes, n);
+    t->len = keep + n;
 }
 
 static void on_output(void *arg)
@@ -239,7 +267,9 @@ static void on_output(void *arg)
 
     while (a->reader && (r = atoll_reader_next(a->reader, &item)) > 0) {
         if (item.kind == ATOLL_READ_DATA && item.stream == ATOLL_STREAM_STDOUT)
-            add_tail(a, item.data, (size_t)item.length);
+            add_tail(&a->out, item.data, (size_t)item.length);
+        if (item.kind == ATOLL_READ_DATA)
+            add_tail(&a->all, item.data, (size_t)item.length);
         if (item.kind != ATOLL_READ_END)
             continue;
         a->code = item.result->kind == ATOLL_END_EXITED ? item.result->code : -1;
