@@ -185,12 +185,26 @@ static void fail_with(struct atoll_api_call *call, int status, const struct atol
         write_error(call, status, error);
 }
 
+/* Errors of the sandbox that has the volume. */
+static void show_volume(const struct atoll_api_call *call, const struct atoll_error *error,
+                        struct atoll_error *shown)
+{
+    if (atoll_errno_is_full(error->errnum)) {
+        (void)snprintf(shown->text, sizeof(shown->text), "volume %s is full",
+                       atoll_volume_name(call->volume));
+        (void)snprintf(shown->hint, sizeof(shown->hint),
+                       "delete files in the volume, or make one with a larger sizeMB");
+    } else { /* the agent's texts begin with the path */
+        (void)snprintf(shown->text, sizeof(shown->text), "%s", atoll_volume_shown(error->text));
+    }
+}
+
 void atoll_api_fail(struct atoll_api_call *call, const struct atoll_error *error)
 {
     struct atoll_error shown = *error;
 
-    if (call->volume) /* the agent's texts begin with the path */
-        (void)snprintf(shown.text, sizeof(shown.text), "%s", atoll_volume_shown(error->text));
+    if (call->volume)
+        show_volume(call, error, &shown);
     fail_with(call, atoll_api_status_of(error), &shown);
 }
 

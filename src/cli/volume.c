@@ -9,8 +9,8 @@
 static const struct atoll_cli_column columns[] = {
     {.title = "NAME", .member = "name"},
     {.title = "PROVIDER", .member = "provider"},
-    {.title = "USED", .member = "used_bytes", .form = ATOLL_CLI_FORM_BYTES},
-    {.title = "SIZE", .member = "size_bytes", .form = ATOLL_CLI_FORM_BYTES},
+    {.title = "USED", .member = "used_bytes", .form = ATOLL_CLI_FORM_BYTES, .missing = "-"},
+    {.title = "SIZE", .member = "size_bytes", .form = ATOLL_CLI_FORM_BYTES, .missing = "-"},
     {.title = "AGE", .member = "created_at", .form = ATOLL_CLI_FORM_AGE},
     {.title = NULL},
 };

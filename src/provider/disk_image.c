@@ -14,7 +14,6 @@
 
 #define EXT4_MIN_BYTES (UINT64_C(2) * 1024 * 1024)
 #define JOURNAL_MIB "4" /* smallest journal that mkfs.ext4 makes with blocks of 4 KiB */
-#define JOURNAL_BYTES (UINT64_C(4) * 1024 * 1024)
 
 struct making {
     char *path, *temporary; /* owned */
@@ -140,7 +139,7 @@ static int begin(struct making *m, uint64_t size_bytes, bool journal, struct ato
         m->temporary = NULL;
         return atoll_fail_errno(err, ENOMEM, "disk image");
     }
-    return make_file(m, size_bytes + (journal ? JOURNAL_BYTES : 0), err);
+    return make_file(m, size_bytes + (journal ? ATOLL_DISK_IMAGE_JOURNAL_BYTES : 0), err);
 }
 
 void atoll_disk_image_make(struct atoll_loop *loop, const char *state_dir, const char *name,

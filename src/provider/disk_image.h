@@ -2,6 +2,8 @@
 #include "base/error.h"
 #include "loop/loop.h"
 
+#define ATOLL_DISK_IMAGE_JOURNAL_BYTES (UINT64_C(4) * 1024 * 1024)
+
 /*
  * Formatted disk images, one per size, made once with mkfs.ext4 and copied for each sandbox. `name`
  * is relative to the state directory. done is called before this returns if the image exists.

@@ -1641,6 +1641,12 @@ const char *atoll_volume_shown(const char *path)
     return path;
 }
 
+const char *atoll_volume_name(const struct atoll_volume_use *use)
+{
+    (void)use;
+    return "";
+}
+
 int atoll_volume_path(const char *path, char *out, size_t cap, struct atoll_error *err)
 {
     (void)err;

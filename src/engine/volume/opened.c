@@ -341,6 +341,11 @@ const char *atoll_volume_shown(const char *path)
     return path[n] ? path + n : "/";
 }
 
+const char *atoll_volume_name(const struct atoll_volume_use *use)
+{
+    return use->volume->name;
+}
+
 void atoll_volume_leave(struct atoll_volume_use *use)
 {
     struct opened *v = use ? use->volume : NULL;

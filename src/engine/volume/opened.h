@@ -39,6 +39,8 @@ void atoll_volume_enter(struct atoll_engine *engine, const struct atoll_volume_r
                         atoll_volume_fn *done, void *arg);
 /* The id of the sandbox. */
 const char *atoll_volume_sandbox(const struct atoll_volume_use *use);
+/* Its name. */
+const char *atoll_volume_name(const struct atoll_volume_use *use);
 /* Accepts NULL. */
 void atoll_volume_leave(struct atoll_volume_use *use);
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include "base/fd.h"
 #include "base/text.h"
+#include "provider/disk_image.h"
 #include "provider/native/native_internal.h"
 
 /*
@@ -38,8 +39,9 @@ static void describe(const struct statx *st, struct atoll_provider_volume *ret)
             st->stx_btime.tv_sec * INT64_C(1000) + st->stx_btime.tv_nsec / 1000000;
     if (!S_ISREG(st->stx_mode))
         return;
-    ret->size_bytes = st->stx_size;
-    ret->used_bytes = st->stx_blocks * 512;
+    /* The journal was added to the size that was asked for. */
+    ret->size_bytes = st->stx_size - ATOLL_MIN(st->stx_size, ATOLL_DISK_IMAGE_JOURNAL_BYTES);
+    ret->used_bytes = ATOLL_MIN(st->stx_blocks * 512, ret->size_bytes);
 }
 
 void atoll_native_list_volumes(struct atoll_provider *p, const char *tenant,
