@@ -168,9 +168,9 @@ static int tell(struct mounted *m, struct atoll_error *err)
         tell_one(m, &m->steps[i]);
     if (m->conflicts)
         atoll_cli_say(
-            "%zu conflicts (!): changed in the folder, too, since the sandbox was made; they are not "
-            "overwritten without --force",
-            m->conflicts);
+            "%zu conflict%s (!): changed in the folder, too, since the sandbox was made; not overwritten "
+            "without --force",
+            m->conflicts, m->conflicts == 1 ? "" : "s");
     return m->copy.cli->json ? atoll_cli_print_json(m->report, err) : 0;
 }
 

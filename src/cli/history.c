@@ -1,5 +1,6 @@
 /* The verbs history, undo and blame. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/text.h"
@@ -126,7 +127,7 @@ const struct atoll_cli_verb atoll_cli_undo = {
             "sandbox end; it keeps its id, name and settings.\n"
             "\n"
             "Example:\n"
-            "  atoll exec $id -- rm -rf /home/user\n"
+            "  atoll exec $id -- sh -c 'rm -rf *'\n"
             "  atoll undo $id\n",
     .options = undo_table,
     .options_size = sizeof(struct undo_options),
@@ -137,17 +138,44 @@ const struct atoll_cli_verb atoll_cli_undo = {
 
 /* blame */
 
+/* Makes the path absolute, as commands in the sandbox would: it may be that of a file which is not there any more. */
+static int find_path(struct atoll_cli *cli, const char *sandbox, const char *path, char *ret,
+                     size_t cap, struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    struct atoll_link_target target;
+    const char *top = "";
+    int r = 0;
+
+    while (path[0] == '.' && (path[1] == '/' || path[1] == '\0'))
+        path += path[1] ? 2 : 1;
+    if (*path != '/') {
+        r = atoll_link_target(&target, err, "/api/sandboxes/%s/files/stat?path=.", sandbox);
+        if (r == 0)
+            r = atoll_cli_call(cli, "GET", target.text, NULL, &reply, err);
+        if (r < 0)
+            return r;
+        top = atoll_link_text(reply, "path", "");
+    }
+    if ((size_t)snprintf(ret, cap, "%s%s%s", top, *top && *path ? "/" : "", path) >= cap)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG, "the path is too long");
+    return 0;
+}
+
 static int blame(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
                  char **argv, struct atoll_error *err)
 {
     ATOLL_AUTOJSON json_t *reply = NULL;
     struct atoll_link_target target;
     const json_t *command;
+    char path[PATH_MAX];
     int r = atoll_link_check_id("sandbox", argv[0], err);
 
-    if (r == 0)
-        r = atoll_link_target(&target, err, "/api/sandboxes/%s/blame?path=%s", argv[0], argv[1]);
     atoll_cli_set_timeout(cli, TIMEOUT_MS);
+    if (r == 0)
+        r = find_path(cli, argv[0], argv[1], path, sizeof(path), err);
+    if (r == 0)
+        r = atoll_link_target(&target, err, "/api/sandboxes/%s/blame?path=%s", argv[0], path);
     if (r == 0)
         r = atoll_cli_call(cli, "GET", target.text, NULL, &reply, err);
     if (r < 0)
@@ -165,7 +193,8 @@ const struct atoll_cli_verb atoll_cli_blame = {
     .args = "SANDBOX PATH",
     .summary = "show which command of a sandbox last changed a file",
     .help = "Prints the command's number, what it did to the file and the command. Of a\n"
-            "directory: the last command that changed something in it.\n"
+            "directory: the last command that changed something in it. A relative PATH is one in\n"
+            "the directory in which commands of the sandbox start.\n"
             "For sandboxes created with --checkpoints command.\n",
     .min_args = 2,
     .max_args = 2,

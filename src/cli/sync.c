@@ -86,9 +86,9 @@ static int tell(struct sync *s, const struct atoll_sync_step *steps, size_t coun
     }
     if (s->conflicts && !s->copy.cli->json)
         atoll_cli_say(
-            "%zu conflicts (!): changed on both sides, or only in the sandbox; nothing was "
+            "%zu conflict%s (!): changed on both sides, or only in the sandbox; nothing was "
             "overwritten",
-            s->conflicts);
+            s->conflicts, s->conflicts == 1 ? "" : "s");
     (void)fflush(stdout);
     return s->copy.cli->json && (json_object_size(report) || !s->options->watch)
                ? atoll_cli_print_json(report, err)

@@ -103,7 +103,7 @@ def test_undo_while_a_command_runs(box):
     running = box.detach("echo two > b; mv b a; sleep 600")
     wait_until(lambda: box.rest.get(f"{box.path}/files", path="/home/user/a").body == b"two\n", 30, lambda: history(box))
     answer = box.post("undo", {})
-    assert answer.status == 409 and b"force" in answer.body
+    assert answer.status == 409 and b"1 command runs" in answer.body and b"force" in answer.body
     assert undo(box, force=True) == 1
     ended = box.exec(running)["result"]
     assert ended["kind"] == "killed_by" and "undo" in str(ended), ended
@@ -302,7 +302,10 @@ def test_the_command_line(mortal):
     atoll("exec", box, "--", "touch", "a")
     atoll("exec", box, "--", "rm", "a")
     assert atoll("history", box).splitlines()[0].split() == ["2", "+0", "~0", "-1", "0", "rm", "a"]
-    assert atoll("blame", box, "/home/user/a") == "2  removed  rm a"
+    for path in ("/home/user/a", "a", "./a"):
+        assert atoll("blame", box, path) == "2  removed  rm a"
+    refused = subprocess.run([BUILD / "atoll", "blame", box, "/"], text=True, capture_output=True, env=env)
+    assert refused.returncode != 0 and "other than /" in refused.stderr, refused.stderr
     atoll("undo", box)
     assert atoll("exec", box, "--", "ls") == "a"
     atoll("rm", box)

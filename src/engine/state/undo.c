@@ -88,8 +88,8 @@ static int check_idle(const struct atoll_sandbox *s, bool force, struct atoll_er
         return 0;
     return atoll_fail(
         err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
-        "%zu commands run in sandbox %s; with \"force\": true (--force) they are ended", running,
-        s->spec.id);
+        "%zu command%s in sandbox %s; with \"force\": true (--force) what runs is ended", running,
+        running == 1 ? " runs" : "s run", s->spec.id);
 }
 
 /* The sandbox can be restored now. */
@@ -114,8 +114,8 @@ static int find_target(struct atoll_sandbox *s, uint32_t count, struct atoll_che
 
     if (count > s->checkpoints->count)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ERANGE,
-                          "sandbox %s has a history of %zu commands", s->spec.id,
-                          s->checkpoints->count);
+                          "sandbox %s has a history of %zu command%s", s->spec.id,
+                          s->checkpoints->count, s->checkpoints->count == 1 ? "" : "s");
     while (count-- > 0)
         node = node->prev;
     p = *ret = ATOLL_CONTAINER_OF(node, struct atoll_checkpoint, node);

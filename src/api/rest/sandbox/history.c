@@ -87,7 +87,8 @@ void atoll_rest_sandbox_blame(struct atoll_api_call *call, const uint8_t *body A
 
     if (r == 0 && !path)
         r = atoll_fail(&err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                       "path is missing: the file or directory");
+                       "path must name a file, or a directory other than /; the history lists all "
+                       "commands");
     if (r < 0)
         atoll_api_fail(call, &err);
     else
