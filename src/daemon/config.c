@@ -155,6 +155,8 @@ static const struct option {
      "N", "versions without a tag that a template keeps (10)"},
     {"tenant-snapshots", "ATOLL_TENANT_SNAPSHOTS", KIND_COUNT, AT(tenant_snapshots), 100000, "256",
      "N", "snapshots that a tenant may have; 0: unlimited (256)"},
+    {"tenant-snapshot-bytes", "ATOLL_TENANT_SNAPSHOT_BYTES", KIND_SIZE, AT(tenant_snapshot_bytes),
+     0, "0", "SIZE", "size of the layers that only snapshots of a tenant have; 0: unlimited (0)"},
     {"snapshot-days", "ATOLL_SNAPSHOT_DAYS", KIND_NUMBERS, AT(snapshot_days), 4096, NULL, "LIST",
      "days that snapshots are kept that no sandbox uses; for one tenant: TENANT=N,\nsuch as 30,acme=365 "
      "(unlimited)"},

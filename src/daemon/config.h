@@ -44,6 +44,7 @@ struct atoll_config {
     uint64_t template_cache_max_bytes, build_step_max_bytes, build_caches_max_bytes;
     uint32_t template_history;
     uint32_t tenant_snapshots;
+    uint64_t tenant_snapshot_bytes;
     char snapshot_days[4096], snapshot_keep[4096];
     uint64_t artifacts_max_bytes;
     uint32_t artifacts_days;

@@ -281,6 +281,7 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .build_caches_max_bytes = d->config.build_caches_max_bytes,
         .template_history = d->config.template_history,
         .snapshots_max = d->config.tenant_snapshots,
+        .snapshots_max_bytes = d->config.tenant_snapshot_bytes,
         .snapshot_days = *d->config.snapshot_days ? d->config.snapshot_days : NULL,
         .snapshot_keep = *d->config.snapshot_keep ? d->config.snapshot_keep : NULL,
         .artifacts_max_bytes = d->config.artifacts_max_bytes,

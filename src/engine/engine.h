@@ -111,6 +111,7 @@ struct atoll_engine_config {
     uint64_t build_caches_max_bytes;   /* of all cache mounts of builds together */
     uint32_t template_history;         /* versions without a tag that a template keeps */
     uint32_t snapshots_max;            /* of one tenant; 0: no limit */
+    uint64_t snapshots_max_bytes;      /* of their layers; 0: no limit */
     /* How long, and how many, snapshots are kept, as engine/state/retention.h reads it; NULL: no bound.
      * Borrowed for the life of the engine. */
     const char *snapshot_days, *snapshot_keep;

@@ -154,10 +154,10 @@ def test_a_start_command_does_not_hinder_undo():
             assert box.out("ls; until pgrep -x sleep >/dev/null; do :; done; pgrep -xc sleep") == "1"
         running = box.detach("sleep 600")
         answer = box.post("undo", {})
-        assert answer.status == 409 and b"1 commands" in answer.body
+        assert answer.status == 409 and b"1 command runs" in answer.body
         kill_daemon(daemon)
         daemon.start()
-        assert b"1 commands" in box.post("undo", {}).body
+        assert b"1 command runs" in box.post("undo", {}).body
         assert undo(box, force=True) == 2
         assert box.exec(running)["result"]["kind"] == "killed_by"
         box.destroy()

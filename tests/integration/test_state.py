@@ -231,6 +231,35 @@ def test_retention_by_count_and_age():
         assert names(rival) == ["fourth", "third", "second"]
 
 
+@pytest.mark.parametrize("disks", ["plain", "cow"])
+def test_the_bytes_of_snapshots_are_bounded(disks):
+    with running(BUILD, ATOLL_TENANT_SNAPSHOT_BYTES="10M", ATOLL_DISKS=disks) as daemon:
+        admin = Rest(daemon.socket)
+        need_snapshots(admin)
+        key = admin.post("/api/keys", {"tenant": "acme", "scope": "write"}).json["key"]
+        box = Box(Rest(daemon.socket, {"X-API-Key": key}))
+        box.out("head -c 4M /dev/urandom > a")
+        snapshot(box, "first")
+        snapshot(box, "second")
+        # The third would be beyond it: each has the whole change. Nothing of it is left.
+        refused = box.post("snapshots", {"name": "third"})
+        assert refused.status == 429 and "--tenant-snapshot-bytes" in refused.error["message"], refused.body
+        assert names(box.rest) == ["second", "first"]
+        wait_until(lambda: len(layers(daemon)) == 2, 20, lambda: layers(daemon))
+        # What a snapshot has below it counts as long as the snapshot has it.
+        other = Box(box.rest, template="second")
+        remove(box.rest, "first")
+        other.out("head -c 3M /dev/urandom > b")
+        snapshot(other, "child")
+        other.destroy()
+        remove(box.rest, "second")
+        assert box.post("snapshots", {"name": "third"}).status == 429
+        remove(box.rest, "child")
+        snapshot(box, "third")
+        # Others have a bound of their own; forks do not count.
+        fork(box)
+
+
 def refused_while_in_progress(daemon, requests, count):
     """The answers to the requests, of which `count` are refused while atoll-spawn is stopped and the others
     are in progress."""

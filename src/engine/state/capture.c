@@ -191,7 +191,11 @@ static int keep_layer(struct capture *c, const struct atoll_provider_layer *made
     struct atoll_template_view view;
     int r = atoll_fault("state.keep");
 
-    r = r ? atoll_fail_errno(err, r, "keep the snapshot") : atoll_layer_put(c->engine, &facts, err);
+    r = r ? atoll_fail_errno(err, r, "keep the snapshot") : 0;
+    if (r == 0 && strcmp(c->source, ATOLL_SOURCE_SNAPSHOT) == 0)
+        r = atoll_snapshot_admit(c->engine, c->owner, made->bytes, err);
+    if (r == 0)
+        r = atoll_layer_put(c->engine, &facts, err);
     if (r < 0 || c->layer_done)
         return r;
     r = atoll_version_add(c->engine, &version, &view, err);

@@ -27,6 +27,9 @@ int atoll_capture_admit(const struct atoll_sandbox *sandbox,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Captures in progress of a tenant. source: NULL for all that make versions. */
 size_t atoll_captures_count(struct atoll_engine *engine, const char *tenant, const char *source);
+/* snapshot.c: whether a tenant may have `more` bytes of layers of snapshots. RESOURCE_EXHAUSTED. */
+int atoll_snapshot_admit(struct atoll_engine *engine, const char *tenant, uint64_t more,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The stack below the writable layer; borrowed. */
 const char *atoll_capture_stack(const struct atoll_sandbox *sandbox);
 /* Only the layer, without a version. stack: that of the sandbox with the new layer on top, held during the call;

@@ -5,8 +5,10 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "base/rand.h"
+#include "base/text.h"
 #include "engine/state/capture.h"
 #include "engine/state/capture_queue.h"
+#include "sandbox/stack.h"
 
 /* Snapshots that clients ask for: their names, and how many a tenant may have. */
 
@@ -46,6 +48,72 @@ static int check_count(struct atoll_engine *engine, const char *tenant, struct a
                       "tenant %s has %u snapshots, the most it may have (--tenant-snapshots); "
                       "remove some (`atoll template rm`)",
                       tenant, most);
+}
+
+/* Adds the layers of a version that `without` does not have; returns the bytes of those that were not there. */
+static uint64_t add_layers(struct atoll_engine *engine, const struct atoll_version *v,
+                           struct atoll_map *to, const struct atoll_map *without)
+{
+    char name[ATOLL_LAYER_NAME_MAX + 1];
+    const char *rest = v->layers;
+    uint64_t sum = 0;
+
+    while (rest && atoll_stack_next(&rest, name)) {
+        struct atoll_layer *layer = atoll_map_get(&engine->template_tables.layers.map, name);
+
+        if (!layer || (without && atoll_map_get(without, name)))
+            continue;
+        if (atoll_map_put(to, layer->name, layer) == 0)
+            sum += layer->size_bytes;
+    }
+    return sum;
+}
+
+static bool is_of_sandbox(const struct atoll_version *v)
+{
+    return is_snapshot(v) || strcmp(v->source, ATOLL_SOURCE_FORK) == 0 ||
+           strcmp(v->source, ATOLL_SOURCE_FORKING) == 0;
+}
+
+/* Of layers that snapshots of the tenant have, and no other template. */
+static uint64_t bytes_of(struct atoll_engine *engine, const char *tenant)
+{
+    struct atoll_map others, own;
+    const struct atoll_version *v;
+    uint64_t sum = 0;
+    size_t pos = 0;
+
+    atoll_map_init(&others);
+    atoll_map_init(&own);
+    while ((v = atoll_map_next(&engine->template_tables.versions, &pos)) != NULL)
+        if (!is_of_sandbox(v))
+            (void)add_layers(engine, v, &others, NULL);
+    pos = 0;
+    while ((v = atoll_map_next(&engine->template_tables.versions, &pos)) != NULL)
+        if (is_snapshot(v) && strcmp(v->tmpl->owner, tenant) == 0)
+            sum += add_layers(engine, v, &own, &others);
+    atoll_map_done(&own);
+    atoll_map_done(&others);
+    return sum;
+}
+
+int atoll_snapshot_admit(struct atoll_engine *engine, const char *tenant, uint64_t more,
+                         struct atoll_error *err)
+{
+    uint64_t most = engine->config.snapshots_max_bytes, have;
+    char texts[2][16];
+
+    if (most == 0)
+        return 0;
+    have = bytes_of(engine, tenant);
+    if (have < most && more <= most - have)
+        return 0;
+    atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS("snapshot_bytes"), 1);
+    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                      "tenant %s would have more than %s of snapshots, the most it may have "
+                      "(--tenant-snapshot-bytes); it has %s; remove some (`atoll template rm`)",
+                      tenant, atoll_text_format_size(most, texts[0]),
+                      atoll_text_format_size(have, texts[1]));
 }
 
 /* NAME or NAME:TAG. */
@@ -105,6 +173,8 @@ static int check(struct atoll_sandbox *s, const char *name, struct atoll_templat
         r = read_name(s, name, ref, err);
     if (r == 0)
         r = check_count(s->engine, s->spec.tenant, err);
+    if (r == 0)
+        r = atoll_snapshot_admit(s->engine, s->spec.tenant, 0, err);
     return r < 0 ? r : atoll_room_admit(s->engine, err);
 }
 
