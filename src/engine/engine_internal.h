@@ -212,9 +212,10 @@ struct atoll_sandbox {
     bool policing;                          /* its provider changes its network policy */
     bool snapping;                          /* a snapshot is in progress */
     struct atoll_list capture_waits;        /* what comes after it; state/capture_queue.c */
-    struct atoll_timer capture_turn;        /* state/capture_queue.c */
-    struct atoll_checkpoints *checkpoints;  /* owned; NULL: it has none; state/checkpoint.c */
-    bool keeps_env;                         /* its environment is in a file; env_file.c */
+    bool overdue; /* what waits does so until its deadline has been looked at again */
+    struct atoll_timer capture_turn;       /* state/capture_queue.c */
+    struct atoll_checkpoints *checkpoints; /* owned; NULL: it has none; state/checkpoint.c */
+    bool keeps_env;                        /* its environment is in a file; env_file.c */
     char cause[200];
     struct atoll_provider_exit oom; /* its cause of death, if oom_kills is set; see exec.c */
     int64_t created_unix_ms, expires_unix_ms;
@@ -384,6 +385,9 @@ void atoll_sandbox_forget(struct atoll_sandbox *sandbox);
 int atoll_sandbox_open_agent(struct atoll_sandbox *sandbox, int fd,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_sandbox_arm_deadline(struct atoll_sandbox *sandbox); /* from its limits */
+/* pause.c: a pause by the daemon, which does not wait for what clients have asked for. No capture is in progress. */
+void atoll_sandbox_pause_now(struct atoll_sandbox *sandbox, bool keep_processes, const char *who,
+                             atoll_done_fn *done, void *arg);
 void atoll_sandbox_arm_deadline_in(struct atoll_sandbox *sandbox, int64_t after_ms);
 /* lookup.c: finds a running sandbox, or returns the error for the client. Counts as a use of the
  * sandbox. */

@@ -421,6 +421,28 @@ def test_a_client_that_goes_away_gives_up_its_turn(mortal, box):
     remove(mortal.rest, "first")
 
 
+def test_captures_do_not_keep_a_sandbox_beyond_its_deadline(mortal):
+    """However many wait for their turn."""
+    box = Box(mortal.rest, limits={"timeoutSeconds": 2, "memoryMB": 128})
+    need_snapshots(box.rest)
+    gone = threading.Event()
+
+    def compare():
+        while not gone.is_set():
+            Rest(mortal.socket).get(f"{box.path}/diff")
+
+    threads = [threading.Thread(target=compare) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        wait_until(lambda: mortal.rest.get(box.path, ended="false").status == 404, 60, lambda: box.view)
+    finally:
+        gone.set()
+        for thread in threads:
+            thread.join()
+    wait_until(lambda: not layers(mortal), 20, lambda: layers(mortal))
+
+
 # Forks.
 
 def test_forks_have_the_files_the_environment_and_the_limits(mortal, box):

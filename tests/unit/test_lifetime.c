@@ -1,6 +1,7 @@
 /* What ends a sandbox while something else does already. */
 #include <errno.h>
 #include <string.h>
+#include "engine/state/capture_queue.h"
 #include "one_sandbox.h"
 
 static atoll_done_fn *paused;
@@ -20,12 +21,17 @@ int atoll_sandbox_ask(struct atoll_sandbox *s, uint16_t type, const struct atoll
     return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE, "nobody there");
 }
 
-void atoll_engine_pause(struct atoll_engine *e, const char *id, bool keep_processes,
-                        const char *who, atoll_done_fn *done, void *arg)
+void atoll_capture_next_soon(struct atoll_sandbox *s)
+{
+    (void)s;
+}
+
+void atoll_sandbox_pause_now(struct atoll_sandbox *s, bool keep_processes, const char *who,
+                             atoll_done_fn *done, void *arg)
 {
     (void)keep_processes;
     (void)who;
-    atoll_engine_find(e, id)->phase = ATOLL_PHASE_PAUSING;
+    s->phase = ATOLL_PHASE_PAUSING;
     paused = done;
     paused_arg = arg;
     pauses++;

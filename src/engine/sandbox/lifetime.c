@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "engine/engine_internal.h"
+#include "engine/state/capture_queue.h"
 
 /*
  * Deadlines, leases, idle time and budgets of sandboxes.
@@ -83,9 +84,8 @@ static void suspend(struct atoll_sandbox *s, enum atoll_over why)
                              .pause = s->options.lifetime.at_deadline != ATOLL_DEADLINE_DESTROY};
     memcpy(a->id, s->spec.id, sizeof(a->id));
     if (a->pause)
-        atoll_engine_pause(s->engine, a->id,
-                           s->options.lifetime.at_deadline == ATOLL_DEADLINE_PAUSE, overs[why].who,
-                           on_suspended, a);
+        atoll_sandbox_pause_now(s, s->options.lifetime.at_deadline == ATOLL_DEADLINE_PAUSE,
+                                overs[why].who, on_suspended, a);
     else
         atoll_engine_stop(s->engine, a->id, overs[why].who, ATOLL_STOP_WRITTEN, on_suspended, a);
 }
@@ -105,8 +105,11 @@ void atoll_lifetime_over(struct atoll_sandbox *s, enum atoll_over why)
     bool is_record =
         atoll_sandbox_state(s) == ATOLL_SANDBOX_FAILED && !s->options.lifetime.persistent;
 
+    s->overdue = false;
+    atoll_capture_next_soon(s);
     if (!always && (s->snapping || s->phase == ATOLL_PHASE_PAUSING ||
                     s->phase == ATOLL_PHASE_RECREATING || s->phase == ATOLL_PHASE_RESTORING)) {
+        s->overdue = true;
         atoll_sandbox_arm_deadline_in(s, CHANGE_MS); /* retry after the change */
         return;
     }

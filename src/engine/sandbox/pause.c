@@ -367,6 +367,17 @@ static void on_turn(void *arg, const struct atoll_error *error)
     free(a);
 }
 
+void atoll_sandbox_pause_now(struct atoll_sandbox *s, bool keep_processes, const char *who,
+                             atoll_done_fn *done, void *arg)
+{
+    const struct asked asked = {
+        .sandbox = s, .keep_processes = keep_processes, .who = who, .done = done, .arg = arg};
+    struct atoll_error err;
+
+    if (begin_pause(&asked, &err) < 0)
+        done(arg, &err);
+}
+
 static void ask_pause(struct atoll_engine *engine, const char *id, const struct asked *asked)
 {
     struct atoll_sandbox *s = atoll_engine_find(engine, id);

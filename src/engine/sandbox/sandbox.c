@@ -438,6 +438,8 @@ void atoll_sandbox_arm_deadline(struct atoll_sandbox *s)
 {
     int64_t after_ms = (int64_t)s->spec.limits.timeout_s * 1000;
 
+    s->overdue = false;
+    atoll_capture_next_soon(s);
     if (after_ms == 0)
         return;
     s->expires_unix_ms = atoll_clock_unix_ms() + after_ms;

@@ -106,7 +106,8 @@ void atoll_capture_next(struct atoll_sandbox *s)
     struct wait was;
 
     memcpy(id, s->spec.id, sizeof(id));
-    while (s && !atoll_list_empty(&s->capture_waits) && !is_busy(s) && !is_changing(s)) {
+    while (s && !atoll_list_empty(&s->capture_waits) && !is_busy(s) && !is_changing(s) &&
+           !(s->overdue && s->phase == ATOLL_PHASE_RUNNING)) {
         was = take(ATOLL_CONTAINER_OF(s->capture_waits.next, struct wait, node));
         if (engine->ending)
             (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
