@@ -1,5 +1,6 @@
 """What is done with whole sandboxes: rest, interpreters, sessions, other facades."""
 
+import concurrent.futures
 import functools
 import shutil
 import subprocess
@@ -298,11 +299,28 @@ def with_past(client, chance):
             raise Ended(f"{script}: {done['result']}")
         return done["stdout"]
 
+    def capture(path, body):
+        """A tenant may have a number of them in progress or waiting."""
+        while (answer := client.post(path, body)).status == 429 and b"are being made" in answer.body:
+            time.sleep(0.05)
+        return step(201, answer)
+
+    def beside(work, count):
+        """Commands and another snapshot at the same time: each has its own answer."""
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            others = [pool.submit(run, boxes[0], f"echo {i}; echo {i} >> beside") for i in range(count)]
+            others.append(pool.submit(capture, f"{boxes[0]}/snapshots", {"name": f"{name}-beside"}))
+            made = work()
+        if [one.result() for one in others[:-1]] != [f"{i}\n" for i in range(count)]:
+            raise Ended(f"commands beside a capture: {[one.result() for one in others]}")
+        others[-1].result()
+        return made
+
     try:
         run(boxes[0], f"echo one > note; echo x >> /data/{name}")
-        step(201, client.post(f"{boxes[0]}/snapshots", {"name": name}))
+        beside(lambda: capture(f"{boxes[0]}/snapshots", {"name": name}), chance.randint(0, 2))
         run(boxes[0], "echo two > note")
-        forks = step(201, client.post(f"{boxes[0]}/fork", {"count": 2}))["sandboxes"]
+        forks = beside(lambda: capture(f"{boxes[0]}/fork", {"count": 2}), chance.randint(0, 2))["sandboxes"]
         boxes += [f"/api/sandboxes/{one['id']}" for one in forks]
         run(boxes[1], "echo three > note")
         run(boxes[0], "rm note")
@@ -315,7 +333,7 @@ def with_past(client, chance):
     except Ended as error:
         explained(client, mark, str(error))
     finally:
-        for path in [*boxes, f"/api/snapshots/{name}"]:
+        for path in [*boxes, f"/api/snapshots/{name}", f"/api/snapshots/{name}-beside"]:
             gone = client.sure("DELETE", path)
             if gone.status not in (204, 404):
                 explained(client, mark, f"{path}: {gone.status} {gone.body[:300]}")
