@@ -2,19 +2,21 @@
 
 import contextlib
 import os
+import signal
 import sqlite3
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from boxes import Box
 from conftest import BUILD
 from daemons import wait_until
-from resting import kill_daemon, mortal_daemon
+from resting import kill_daemon, mortal_daemon, spawn_pid
 from rest import Rest
-from test_state import layers, need_snapshots
+from test_state import ask, layers, need_snapshots, remove, snapshot
 
 FULL = os.environ.get("ATOLL_FAULTS") == "all"
 
@@ -333,6 +335,102 @@ def test_a_checkpoint_without_room_takes_that_of_old_ones():
             daemon.stop()
         finally:
             subprocess.run(["umount", "-l", daemon.state], check=True)
+
+
+class Ends:
+    """A command that ends with status 0 when it is told to."""
+
+    def __init__(self, box):
+        self.box, self.mark = box, os.urandom(8).hex()
+        self.id = box.detach(f"until [ -e go ]; do sleep 0.05; done; echo {self.mark} > out")
+
+    def runs(self):
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if self.mark.encode() in path.read_bytes():
+                    return True
+        return False
+
+    def end(self):
+        """The daemon knows of its end when this returns."""
+        def put():
+            return self.box.rest.put(f"{self.box.path}/files", b"", path="/home/user/go").status
+        assert self.runs() and put() in (200, 201, 204)
+        wait_until(lambda: not self.runs(), 20, lambda: self.box.exec(self.id))
+        for _ in range(2):  # the agent tells it before it answers these
+            assert put() in (200, 201, 204)
+
+    def check(self):
+        """It has ended as it did, and its files are kept."""
+        result = self.box.exec(self.id)["result"]
+        assert (result["kind"], result.get("exit_code")) == ("exited", 0), result
+        [found] = [one for one in history(self.box) if self.mark in one["command"]]
+        assert found["before"] and found["after"], found
+        changes = self.box.get("diff", **{"from": str(found["number"] - 1), "to": str(found["number"])}).json["changes"]
+        assert "/home/user/out" in {one["path"] for one in changes}, changes
+
+
+def status_of(sock):
+    return int(sock.recv(65536).split(b" ", 2)[1])
+
+
+def test_a_command_that_ended_before_the_turn_of_a_restore(mortal):
+    box = Box(mortal.rest, checkpoints="command")
+    snapshot(box, "base")
+    command = Ends(box)
+    spawn = spawn_pid(mortal)
+    with mortal.rest.socket() as first, mortal.rest.socket() as second:
+        os.kill(spawn, signal.SIGSTOP)
+        try:
+            ask(box, first, "snapshots", name="other")
+            ask(box, second, "restore", snapshot="base")
+            command.end()
+        finally:
+            os.kill(spawn, signal.SIGCONT)
+        assert (status_of(first), status_of(second)) == (201, 200)
+    command.check()
+    assert box.out("ls") == ""
+    assert box.destroy() == 204
+    remove(mortal.rest, "other")
+    remove(mortal.rest, "base")
+
+
+@pytest.mark.parametrize("disks", ["plain", "cow"])
+def test_a_command_that_ended_before_a_stop(disks):
+    """Also while room is made for the checkpoint of another one, and by a request that does not wait for its turn."""
+    with mortal_daemon(ATOLL_DISKS=disks) as daemon:
+        need_snapshots(daemon.rest)
+        if disks == "cow" and not (daemon.state / "pool.img").exists():
+            pytest.skip("this host has no copy-on-write disks")
+        box = Box(daemon.rest, checkpoints="command", persistent=True, limits={"memoryMB": 64, "diskMB": 60})
+        spawn = spawn_pid(daemon)
+        for with_other in (False, True):
+            command = Ends(box)
+            with daemon.rest.socket() as first, daemon.rest.socket() as second:
+                os.kill(spawn, signal.SIGSTOP)
+                try:
+                    if with_other:
+                        ask(box, first, "execs", cmd=["true"])
+                    command.end()
+                    ask(box, second, "stop")
+                finally:
+                    os.kill(spawn, signal.SIGCONT)
+                assert status_of(second) == 200
+            box.do("resume")
+            command.check()
+            box.out("rm go out")
+        # A destroy does not wait, so there is no checkpoint.
+        command = Ends(box)
+        os.kill(spawn, signal.SIGSTOP)
+        try:
+            command.end()
+            with daemon.rest.socket() as sock:
+                sock.sendall(f"DELETE {box.path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                wait_until(lambda: box.exec(command.id)["result"], 20, lambda: box.exec(command.id))
+                result = box.exec(command.id)["result"]
+                assert (result["kind"], result.get("exit_code")) == ("exited", 0), result
+        finally:
+            os.kill(spawn, signal.SIGCONT)
 
 
 def test_an_upload_without_room_takes_that_of_old_checkpoints():

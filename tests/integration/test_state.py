@@ -330,10 +330,10 @@ def test_captures_of_one_sandbox_take_turns(mortal, box):
             remove(mortal.rest, answer.json["name"])
 
 
-def ask_for_snapshot(box, sock, **body):
+def ask(box, sock, verb, **body):
     """Sends the request, which is in progress or waits when this returns: the daemon has read it."""
     text = json.dumps(body)
-    sock.sendall(f"POST {box.path}/snapshots HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    sock.sendall(f"POST {box.path}/{verb} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                  f"Content-Length: {len(text)}\r\n\r\n{text}".encode())
     for _ in range(2):  # its loop serves requests in the order in which they come
         assert box.state == "running"
@@ -348,7 +348,7 @@ def test_a_pause_and_a_restore_wait_for_a_snapshot(mortal):
             with mortal.rest.socket() as sock:
                 os.kill(spawn, signal.SIGSTOP)
                 try:
-                    ask_for_snapshot(box, sock, name=f"before-{verb}")
+                    ask(box, sock, "snapshots", name=f"before-{verb}")
                     asked = pool.submit(box.post, verb, body)
                 finally:
                     os.kill(spawn, signal.SIGCONT)
@@ -403,11 +403,11 @@ def test_a_client_that_goes_away_gives_up_its_turn(mortal, box):
     with mortal.rest.socket() as first:
         os.kill(spawn, signal.SIGSTOP)
         try:
-            ask_for_snapshot(box, first, name="first")
+            ask(box, first, "snapshots", name="first")
             with contextlib.ExitStack() as stack:
                 clients = [stack.enter_context(mortal.rest.socket()) for _ in range(8)]
                 for client in clients:
-                    ask_for_snapshot(box, client)
+                    ask(box, client, "snapshots")
                 # There are places for eight.
                 ready = select.select(clients, [], [], 20)[0]
                 assert len(ready) == 1 and b" 429 " in ready[0].recv(65536), ready

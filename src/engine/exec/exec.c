@@ -209,7 +209,13 @@ void atoll_exec_end_all(struct atoll_sandbox *s, enum atoll_end_kind kind, const
 {
     const struct atoll_provider_exit oom = s->oom;
     struct atoll_exec_result result = {.kind = kind};
+    struct atoll_engine *engine = s->engine;
+    char id[ATOLL_ID_LEN + 1];
 
+    memcpy(id, s->spec.id, sizeof(id));
+    atoll_checkpoints_tell_ends(s);
+    if (atoll_map_get(&engine->sandboxes, id) != s) /* a client that was told destroyed it */
+        return;
     (void)snprintf(result.reason, sizeof(result.reason), "%s", reason);
     s->oom = (struct atoll_provider_exit){0}; /* the sandbox may be recreated or started again */
     if (kind == ATOLL_END_LOST && oom.oom_kills > 0) {

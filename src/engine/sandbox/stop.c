@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
+#include "engine/state/capture_queue.h"
+#include "engine/state/checkpoint.h"
 
 /*
  * Persistent sandboxes: running → stopped (only the disk exists) → running on that disk. The row
@@ -74,6 +76,9 @@ void atoll_sandbox_halt(struct atoll_sandbox *s, enum atoll_end_kind kind, const
 void atoll_sandbox_stop(struct atoll_sandbox *s, const char *who, enum atoll_stop_disk disk,
                         atoll_done_fn *done, void *arg)
 {
+    struct atoll_engine *engine = s->engine;
+    char id[ATOLL_ID_LEN + 1];
+
     if (s->phase == ATOLL_PHASE_STOPPED && (!s->spec.unwritten || disk == ATOLL_STOP_UNWRITTEN)) {
         done(arg, NULL);
         return;
@@ -81,9 +86,14 @@ void atoll_sandbox_stop(struct atoll_sandbox *s, const char *who, enum atoll_sto
     if (atoll_list_empty(&s->stoppers) || disk == ATOLL_STOP_WRITTEN)
         s->stop_disk = disk;
     atoll_waiters_add(&s->stoppers, done, arg);
+    /* The end of a command is told with its checkpoint. */
+    memcpy(id, s->spec.id, sizeof(id));
+    if (s->phase == ATOLL_PHASE_RUNNING && !atoll_capture_in_progress(s))
+        atoll_checkpoints_hurry(s);
+    s = atoll_map_get(&engine->sandboxes, id);
     /* A sandbox that is being started is stopped as soon as it runs, and one of which a snapshot is
      * made after that. */
-    if (s->phase != ATOLL_PHASE_STARTING && !s->snapping &&
+    if (s && s->phase != ATOLL_PHASE_STARTING && !atoll_capture_in_progress(s) &&
         atoll_sandbox_would_move(s, ATOLL_ON_STOP))
         atoll_sandbox_halt(s, ATOLL_END_KILLED_BY, who, "");
 }

@@ -110,23 +110,6 @@ static void capture_free(struct capture *c)
     free(c);
 }
 
-/* Continues what was asked for while the provider worked. */
-static void release_sandbox(struct atoll_sandbox *s)
-{
-    bool is_awaited = !atoll_list_empty(&s->stoppers) || !atoll_list_empty(&s->resumers);
-
-    s->snapping = false;
-    if (!is_awaited)
-        return;
-    atoll_checkpoints_hurry(s);
-    if (s->snapping)
-        return;
-    if (!atoll_list_empty(&s->stoppers) && atoll_sandbox_would_move(s, ATOLL_ON_STOP))
-        atoll_sandbox_halt(s, ATOLL_END_KILLED_BY, "a stop requested during a snapshot", "");
-    else if (!atoll_list_empty(&s->resumers) && atoll_sandbox_would_move(s, ATOLL_ON_RESUME))
-        atoll_sandbox_begin_resume(s);
-}
-
 static void end(struct capture *c, struct atoll_version *v,
                 const struct atoll_snapshot_facts *facts, const struct atoll_error *error)
 {
@@ -150,8 +133,10 @@ static void end(struct capture *c, struct atoll_version *v,
     atoll_list_remove(&c->node);
     if (s && !error && s->phase == ATOLL_PHASE_STOPPED)
         s->spec.unwritten = false;
-    if (s)
-        release_sandbox(s);
+    if (s) {
+        s->snapping = false;
+        atoll_capture_proceed(s);
+    }
     facts = facts ? facts : &unknown;
     if (c->layer_done)
         c->layer_done(c->arg, error ? NULL : c->layers, facts, error);

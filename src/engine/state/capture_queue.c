@@ -35,7 +35,7 @@ static bool is_changing(const struct atoll_sandbox *s)
     }
 }
 
-static bool is_busy(const struct atoll_sandbox *s)
+bool atoll_capture_in_progress(const struct atoll_sandbox *s)
 {
     return s->snapping || (s->checkpoints && s->checkpoints->is_capturing);
 }
@@ -65,7 +65,7 @@ static void add(struct atoll_sandbox *s, bool counts, const void *owner, atoll_d
 
 static bool is_free(const struct atoll_sandbox *s)
 {
-    return atoll_list_empty(&s->capture_waits) && !is_busy(s);
+    return atoll_list_empty(&s->capture_waits) && !atoll_capture_in_progress(s);
 }
 
 size_t atoll_capture_waiting(struct atoll_engine *engine, const char *tenant)
@@ -106,14 +106,33 @@ void atoll_capture_next(struct atoll_sandbox *s)
     struct wait was;
 
     memcpy(id, s->spec.id, sizeof(id));
-    while (s && !atoll_list_empty(&s->capture_waits) && !is_busy(s) && !is_changing(s) &&
-           !(s->overdue && s->phase == ATOLL_PHASE_RUNNING)) {
+    while (s && !atoll_list_empty(&s->capture_waits) && !atoll_capture_in_progress(s) &&
+           !is_changing(s) && !(s->overdue && s->phase == ATOLL_PHASE_RUNNING)) {
         was = take(ATOLL_CONTAINER_OF(s->capture_waits.next, struct wait, node));
         if (engine->ending)
             (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
         was.fn(was.arg, engine->ending ? &err : NULL);
         s = atoll_map_get(&engine->sandboxes, id);
     }
+}
+
+void atoll_capture_proceed(struct atoll_sandbox *s)
+{
+    struct atoll_engine *engine = s->engine;
+    char id[ATOLL_ID_LEN + 1];
+
+    if (atoll_capture_in_progress(s) ||
+        (atoll_list_empty(&s->stoppers) && atoll_list_empty(&s->resumers)))
+        return;
+    memcpy(id, s->spec.id, sizeof(id));
+    atoll_checkpoints_hurry(s);
+    s = atoll_map_get(&engine->sandboxes, id);
+    if (!s || atoll_capture_in_progress(s))
+        return;
+    if (!atoll_list_empty(&s->stoppers) && atoll_sandbox_would_move(s, ATOLL_ON_STOP))
+        atoll_sandbox_halt(s, ATOLL_END_KILLED_BY, "a stop requested during a snapshot", "");
+    else if (!atoll_list_empty(&s->resumers) && atoll_sandbox_would_move(s, ATOLL_ON_RESUME))
+        atoll_sandbox_begin_resume(s);
 }
 
 static void next(void *arg)

@@ -11,6 +11,8 @@
  * Thread: the loop's.
  */
 
+/* A capture, or what a checkpoint waits for: room on the disk. */
+bool atoll_capture_in_progress(const struct atoll_sandbox *sandbox);
 /* Calls fn once, when its turn has come: at once if nothing is in progress. The sandbox may have changed, so fn checks
  * its state. An error: it does not take place. RESOURCE_EXHAUSTED: as atoll_capture_admit(). owner: for
  * atoll_capture_cancel(); NULL: it is not canceled. */
@@ -20,6 +22,9 @@ void atoll_capture_await(struct atoll_sandbox *sandbox, const void *owner, atoll
 void atoll_capture_await_checkpoint(struct atoll_sandbox *sandbox, atoll_done_fn *fn, void *arg);
 /* Those of a tenant that wait. */
 size_t atoll_capture_waiting(struct atoll_engine *engine, const char *tenant);
+/* Continues what does not take turns: a stop or a resume that was asked for during an operation. Call when one has ended,
+ * before atoll_capture_next(). The sandbox may be gone afterwards. */
+void atoll_capture_proceed(struct atoll_sandbox *sandbox);
 /* Call when an operation has ended. The sandbox may be gone afterwards. */
 void atoll_capture_next(struct atoll_sandbox *sandbox);
 /* The same, from the loop: the phase of the sandbox has changed. */

@@ -297,6 +297,18 @@ static void settle_all(struct atoll_sandbox *s, struct atoll_list *list, const c
 
 static void capture(struct atoll_sandbox *s);
 
+/* Room was made, and what needed it has begun or ended. */
+static void go_on(struct atoll_engine *engine, const char *id)
+{
+    struct atoll_sandbox *s = atoll_map_get(&engine->sandboxes, id);
+
+    if (s)
+        atoll_capture_proceed(s);
+    s = atoll_map_get(&engine->sandboxes, id);
+    if (s)
+        atoll_capture_next(s);
+}
+
 static void try_again(void *arg)
 {
     struct atoll_sandbox *s = arg;
@@ -306,9 +318,7 @@ static void try_again(void *arg)
     memcpy(id, s->spec.id, sizeof(id));
     s->checkpoints->is_capturing = false;
     capture(s);
-    s = atoll_map_get(&engine->sandboxes, id);
-    if (s)
-        atoll_capture_next(s);
+    go_on(engine, id);
 }
 
 /* A disk is full, and old checkpoints may be why: without some of them the capture is tried once more. */
@@ -356,10 +366,13 @@ static void on_captured(void *arg, const char *stack, const struct atoll_snapsho
         atoll_log(ATOLL_LOG_WARN, "checkpoint", "sandbox", id, "error", error->text, NULL);
     settle_all(s, &s->checkpoints->capturing, stack, facts->bytes, error);
     s = atoll_map_get(&engine->sandboxes, id);
-    if (s && s->checkpoints) {
-        atoll_checkpoints_thin(s);
+    if (!s || !s->checkpoints)
+        return;
+    atoll_checkpoints_thin(s);
+    atoll_capture_proceed(s);
+    s = atoll_map_get(&engine->sandboxes, id);
+    if (s && s->checkpoints)
         enqueue(s);
-    }
 }
 
 static void capture(struct atoll_sandbox *s)
@@ -404,9 +417,7 @@ static void on_room(struct atoll_sandbox *s)
     s->checkpoints->is_capturing = false;
     s->checkpoints->has_room = true;
     make_checkpoint(s);
-    s = atoll_map_get(&engine->sandboxes, id);
-    if (s)
-        atoll_capture_next(s);
+    go_on(engine, id);
 }
 
 /* Its turn has come. */
@@ -463,10 +474,42 @@ static void enqueue(struct atoll_sandbox *s)
     atoll_capture_await_checkpoint(s, on_turn, s);
 }
 
+bool atoll_checkpoints_await_end(const struct atoll_sandbox *s)
+{
+    return s->checkpoints && !only_before(s->checkpoints);
+}
+
 void atoll_checkpoints_hurry(struct atoll_sandbox *s)
 {
-    if (s->checkpoints)
+    if (atoll_checkpoints_await_end(s))
         make_checkpoint(s);
+}
+
+static struct mark *next_end(const struct atoll_checkpoints *c)
+{
+    const struct atoll_list *const lists[] = {&c->capturing, &c->waiting};
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(lists); i++)
+        ATOLL_LIST_FOREACH (lists[i], node) {
+            struct mark *m = ATOLL_CONTAINER_OF(node, struct mark, node);
+            if (m->exec)
+                return m;
+        }
+    return NULL;
+}
+
+void atoll_checkpoints_tell_ends(struct atoll_sandbox *s)
+{
+    struct atoll_engine *engine = s->engine;
+    char id[ATOLL_ID_LEN + 1];
+    struct atoll_error err;
+    struct mark *m;
+
+    memcpy(id, s->spec.id, sizeof(id));
+    (void)atoll_fail(&err, ATOLL_ERR_FAILED_PRECONDITION, ESRCH, "sandbox %s is ending", id);
+    while (atoll_map_get(&engine->sandboxes, id) == s && s->checkpoints &&
+           (m = next_end(s->checkpoints)) != NULL)
+        settle(s, m, NULL, 0, &err);
 }
 
 void atoll_checkpoints_touch(struct atoll_sandbox *s)
@@ -576,7 +619,7 @@ void atoll_checkpoints_close(struct atoll_sandbox *s)
             struct mark *m = ATOLL_CONTAINER_OF(node, struct mark, node);
 
             if (m->exec)
-                mark_free(m); /* its end comes with the sandbox's */
+                mark_free(m); /* the next daemon is told of its end again */
             else
                 refuse(m, &err);
         }

@@ -74,9 +74,14 @@ void atoll_checkpoint_started(struct atoll_sandbox *sandbox, uint64_t number,
 void atoll_checkpoint_failed(struct atoll_sandbox *sandbox, uint64_t number);
 /* The command has ended: finishes the exec when the files are kept, or when that is not possible. */
 void atoll_checkpoint_after(struct atoll_exec *exec, const struct atoll_exec_result *result);
-/* Makes the checkpoint that waits for its turn, if any, before all that wait: a stop or a resume comes next. Call when
- * no capture is in progress. */
+/* A command has ended whose checkpoint is to be made. */
+bool atoll_checkpoints_await_end(const struct atoll_sandbox *sandbox);
+/* Makes that checkpoint before all that wait: a stop or a resume comes next. Call when no capture is in progress. The
+ * sandbox may be gone afterwards. */
 void atoll_checkpoints_hurry(struct atoll_sandbox *sandbox);
+/* Ends the commands of which the end is known, without a checkpoint: the others are about to be ended. The sandbox may
+ * be gone afterwards. */
+void atoll_checkpoints_tell_ends(struct atoll_sandbox *sandbox);
 /* The files may have changed: a request to the agent. */
 void atoll_checkpoints_touch(struct atoll_sandbox *sandbox);
 

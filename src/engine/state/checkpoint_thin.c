@@ -143,7 +143,8 @@ static void on_measured(void *arg, const struct atoll_provider_stats *stats,
     if (!c)
         return;
     if (error || stats->disk_limit_bytes == 0 || stats->disk_bytes <= room_target(s) ||
-        c->room_checks == ROOM_CHECKS_MAX || (c->room_checks >= c->room_next && !drop_some(s))) {
+        c->room_checks == ROOM_CHECKS_MAX || !atoll_list_empty(&s->stoppers) ||
+        (c->room_checks >= c->room_next && !drop_some(s))) {
         c->room_done(s);
         return;
     }

@@ -201,6 +201,7 @@ struct asked {
     struct atoll_sandbox *sandbox;
     char *reference; /* owned */
     const char *who;
+    bool has_waited; /* for the checkpoint of a command that had ended */
     atoll_done_fn *done;
     void *arg;
 };
@@ -212,6 +213,12 @@ static void on_turn(void *arg, const struct atoll_error *error)
     struct atoll_version *v = NULL;
     struct atoll_error err;
 
+    /* Once: commands that end again and again do not delay it without end. */
+    if (!error && !a->has_waited && atoll_checkpoints_await_end(s)) {
+        a->has_waited = true;
+        atoll_capture_await(s, a->arg, on_turn, a);
+        return;
+    }
     if (!error && (check(s, a->reference, &v, &err) < 0 || atoll_env_keep(s, &err) < 0))
         error = &err;
     if (error)
