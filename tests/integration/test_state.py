@@ -260,6 +260,31 @@ def test_the_bytes_of_snapshots_are_bounded(disks):
         fork(box)
 
 
+def test_snapshots_that_sandboxes_use_count_after_a_delete_by_daytona():
+    with running(BUILD, ATOLL_TENANT_SNAPSHOT_BYTES="6M", ATOLL_TENANT_SNAPSHOTS="2") as daemon:
+        admin = Rest(daemon.socket)
+        need_snapshots(admin)
+        keys = [admin.post("/api/keys", {"tenant": name, "scope": "write"}).json["key"] for name in ("acme", "rival")]
+        for key, size, option in zip(keys, ("4M", "1"), ("--tenant-snapshot-bytes", "--tenant-snapshots")):
+            rest = Rest(daemon.socket, {"X-API-Key": key})
+            daytona = Rest(daemon.socket, {"Authorization": f"Bearer {key}"})
+            box = Box(rest)
+            box.out(f"head -c {size} /dev/urandom > a")
+            users = []
+            for name in ("one",) if size == "4M" else ("one", "two"):
+                snapshot(box, name)
+                users.append(Box(rest, template=name))
+                assert daytona.delete(f"/daytona/snapshots/{name}").status == 200
+            assert names(rest) == []
+            refused = box.post("snapshots", {})
+            assert refused.status == 429 and option in refused.error["message"], refused.body
+            # The last user takes it with it.
+            for user in users:
+                user.destroy()
+            wait_until(lambda: box.post("snapshots", {"name": "three"}).status == 201, 20, lambda: layers(daemon))
+            box.destroy()
+
+
 def refused_while_in_progress(daemon, requests, count):
     """The answers to the requests, of which `count` are refused while atoll-spawn is stopped and the others
     are in progress."""

@@ -20,10 +20,15 @@ struct snapshot {
     void *arg;
 };
 
-static bool is_snapshot(const struct atoll_version *v)
+/* A retired one is there as long as sandboxes use it. */
+static bool is_kept(const struct atoll_version *v)
 {
-    return strcmp(v->source, ATOLL_SOURCE_SNAPSHOT) == 0 &&
-           !atoll_template_is_retired(v->tmpl->name);
+    return strcmp(v->source, ATOLL_SOURCE_SNAPSHOT) == 0;
+}
+
+static bool is_listed(const struct atoll_version *v)
+{
+    return is_kept(v) && !atoll_template_is_retired(v->tmpl->name);
 }
 
 /* Those that are being made included. */
@@ -33,7 +38,7 @@ static size_t count_of(struct atoll_engine *engine, const char *tenant)
     const struct atoll_version *v;
 
     while ((v = atoll_map_next(&engine->template_tables.versions, &pos)) != NULL)
-        n += is_snapshot(v) && strcmp(v->tmpl->owner, tenant) == 0;
+        n += is_kept(v) && strcmp(v->tmpl->owner, tenant) == 0;
     return n;
 }
 
@@ -71,7 +76,7 @@ static uint64_t add_layers(struct atoll_engine *engine, const struct atoll_versi
 
 static bool is_of_sandbox(const struct atoll_version *v)
 {
-    return is_snapshot(v) || strcmp(v->source, ATOLL_SOURCE_FORK) == 0 ||
+    return is_kept(v) || strcmp(v->source, ATOLL_SOURCE_FORK) == 0 ||
            strcmp(v->source, ATOLL_SOURCE_FORKING) == 0;
 }
 
@@ -90,7 +95,7 @@ static uint64_t bytes_of(struct atoll_engine *engine, const char *tenant)
             (void)add_layers(engine, v, &others, NULL);
     pos = 0;
     while ((v = atoll_map_next(&engine->template_tables.versions, &pos)) != NULL)
-        if (is_snapshot(v) && strcmp(v->tmpl->owner, tenant) == 0)
+        if (is_kept(v) && strcmp(v->tmpl->owner, tenant) == 0)
             sum += add_layers(engine, v, &own, &others);
     atoll_map_done(&own);
     atoll_map_done(&others);
@@ -242,7 +247,7 @@ void atoll_snapshots_each(struct atoll_engine *engine, const char *tenant, const
     struct atoll_template_view view;
 
     while ((v = atoll_map_next(&engine->template_tables.versions, &pos)) != NULL && n < all)
-        if (is_snapshot(v) && (!tenant || strcmp(v->tmpl->owner, tenant) == 0) &&
+        if (is_listed(v) && (!tenant || strcmp(v->tmpl->owner, tenant) == 0) &&
             (!sandbox_id || strcmp(v->sandbox_id, sandbox_id) == 0))
             found[n++] = v;
     qsort(found, n, sizeof(*found), newest_first);
