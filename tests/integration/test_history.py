@@ -480,6 +480,29 @@ def test_commands_do_not_wait_for_quota_that_checkpoints_have():
         box.destroy()
 
 
+def test_the_history_of_a_full_disk_outlives_the_daemon():
+    with mortal_daemon(ATOLL_DISKS="cow") as daemon:
+        need_snapshots(daemon.rest)
+        if not (daemon.state / "pool.img").exists():
+            pytest.skip("this host has no copy-on-write disks")
+        box = Box(daemon.rest, checkpoints="command", limits={"memoryMB": 64, "diskMB": 60})
+        box.out("head -c 56M /dev/urandom > big && sync big")
+        for number in range(4):
+            box.out(f"echo {number} > n")
+        kill_daemon(daemon)
+        daemon.start()
+        box.out("echo 4 > n")
+        found = history(box)
+        assert len(found) == 6 and all(one["before"] and one["after"] for one in found), found
+        # An undo makes the disk empty: files that requests write then are no reason to drop checkpoints.
+        assert undo(box, commands=2) == 4
+        assert box.rest.put(f"{box.path}/files", os.urandom(56 << 20), path="/home/user/up").status in (200, 201, 204)
+        box.out("true")
+        found = history(box)
+        assert len(found) == 5 and all(one["before"] and one["after"] for one in found), found
+        box.destroy()
+
+
 def test_the_quota_of_a_tenant_counts_what_checkpoints_may_have():
     with mortal_daemon(ATOLL_DISKS="cow", ATOLL_TENANT_DISK="200M") as daemon:
         need_snapshots(daemon.rest)

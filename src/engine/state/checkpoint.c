@@ -82,6 +82,12 @@ static void set_last(struct atoll_checkpoints *c, const char *stack, uint64_t by
     c->last_bytes = bytes;
 }
 
+static void set_live(struct atoll_checkpoints *c, bool is_known, uint64_t bytes)
+{
+    c->live_is_known = is_known;
+    c->live_bytes = bytes;
+}
+
 static bool has_layer(const struct atoll_checkpoint *p)
 {
     return p->before.stack || p->after.stack;
@@ -360,7 +366,7 @@ static void on_captured(void *arg, const char *stack, const struct atoll_snapsho
         return;
     if (!error) {
         set_last(s->checkpoints, stack, facts->bytes);
-        s->checkpoints->live_bytes = facts->bytes;
+        set_live(s->checkpoints, true, facts->bytes);
     }
     if (error)
         atoll_log(ATOLL_LOG_WARN, "checkpoint", "sandbox", id, "error", error->text, NULL);
@@ -429,7 +435,8 @@ static void make_checkpoint(struct atoll_sandbox *s)
 
     if (c->is_capturing || atoll_list_empty(&c->waiting))
         return;
-    if (!c->has_room && only_before(c) && s->spec.history_bytes > 0 && c->kept > 0) {
+    if (!c->has_room && only_before(c) && s->spec.history_bytes > 0 && c->kept > 0 &&
+        c->live_is_known) {
         c->is_capturing = true;
         atoll_checkpoints_make_room(s, on_room);
         return;
@@ -516,6 +523,13 @@ void atoll_checkpoints_touch(struct atoll_sandbox *s)
 {
     if (s->checkpoints)
         free(ATOLL_TAKE_PTR(s->checkpoints->last));
+}
+
+void atoll_checkpoints_empty_disk(struct atoll_sandbox *s)
+{
+    atoll_checkpoints_touch(s);
+    if (s->checkpoints)
+        set_live(s->checkpoints, false, 0);
 }
 
 void atoll_checkpoints_restored(struct atoll_sandbox *s, uint64_t bytes)
@@ -657,6 +671,7 @@ static int load_one(void *arg, const struct atoll_store_checkpoint *row,
     if (*row->after)
         kept_set(engine, s->checkpoints, &p->after, row->after, row->after_bytes);
     s->checkpoints->kept += has_layer(p);
+    set_live(s->checkpoints, has_layer(p), p->after.stack ? p->after.bytes : p->before.bytes);
     return 0;
 }
 

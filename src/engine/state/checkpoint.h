@@ -52,7 +52,8 @@ struct atoll_checkpoints {
     unsigned room_checks, room_next; /* made since that began; when more checkpoints go */
     struct atoll_timer room;         /* layers are being removed */
     atoll_checkpoints_room_fn *room_done;
-    uint64_t live_bytes; /* of the last capture; 0: not known */
+    bool live_is_known;  /* false since a restore, whose disk is empty */
+    uint64_t live_bytes; /* of the last capture: what the files on the disk take */
     char *last; /* the stack of the last capture, if the files are still those; owned, or NULL */
     uint64_t last_bytes;
 };
@@ -84,6 +85,9 @@ void atoll_checkpoints_hurry(struct atoll_sandbox *sandbox);
 void atoll_checkpoints_tell_ends(struct atoll_sandbox *sandbox);
 /* The files may have changed: a request to the agent. */
 void atoll_checkpoints_touch(struct atoll_sandbox *sandbox);
+
+/* The sandbox gets an empty disk on another stack. */
+void atoll_checkpoints_empty_disk(struct atoll_sandbox *sandbox);
 
 /* A request found the disk of the sandbox full. If that can be in the pool, where blocks of removed files count as long
  * as a checkpoint has them, the older half of the checkpoints is released (checkpoint_thin.c). */

@@ -183,7 +183,7 @@ static void restore(struct atoll_sandbox *s, struct root root, const char *who, 
         done(arg, &err);
         return;
     }
-    atoll_checkpoints_touch(s);
+    atoll_checkpoints_empty_disk(s);
     p = atoll_alloc(sizeof(*p));
     *p = (struct restoring){.engine = s->engine, .done = done, .arg = arg};
     memcpy(p->sandbox_id, s->spec.id, sizeof(p->sandbox_id));
