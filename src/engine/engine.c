@@ -9,6 +9,7 @@
 #include "engine/file/inband.h"
 #include "engine/network/network.h"
 #include "engine/network/secrets.h"
+#include "engine/state/capture_queue.h"
 #include "engine/state/compare.h"
 #include "engine/state/diff.h"
 #include "engine/state/history.h"
@@ -231,6 +232,7 @@ void atoll_engine_shutdown(struct atoll_engine *engine, void (*done)(void *arg),
     struct atoll_sandbox *sandbox;
 
     engine->ending = true;
+    atoll_captures_shutdown(engine);
     while ((sandbox = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
         if (sandbox->options.lifetime.persistent && atoll_sandbox_allows(sandbox, ATOLL_ON_STOP))
             atoll_sandbox_stop(sandbox, "the daemon was stopped", ATOLL_STOP_WRITTEN, maybe_ended,

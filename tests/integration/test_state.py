@@ -355,11 +355,12 @@ def test_captures_of_one_sandbox_take_turns(mortal, box):
             remove(mortal.rest, answer.json["name"])
 
 
-def ask(box, sock, verb, **body):
+def ask(box, sock, verb, headers=None, **body):
     """Sends the request, which is in progress or waits when this returns: the daemon has read it."""
     text = json.dumps(body)
+    more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
     sock.sendall(f"POST {box.path}/{verb} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                 f"Content-Length: {len(text)}\r\n\r\n{text}".encode())
+                 f"{more}Content-Length: {len(text)}\r\n\r\n{text}".encode())
     for _ in range(2):  # its loop serves requests in the order in which they come
         assert box.state == "running"
 
@@ -446,8 +447,40 @@ def test_a_client_that_goes_away_gives_up_its_turn(mortal, box):
     remove(mortal.rest, "first")
 
 
-def test_captures_do_not_keep_a_sandbox_beyond_its_deadline(mortal):
-    """However many wait for their turn."""
+def test_what_waits_for_its_turn_is_answered_when_the_daemon_stops():
+    with running(BUILD) as daemon:
+        rest = Rest(daemon.socket)
+        box = Box(rest, persistent=True)
+        need_snapshots(rest)
+        spawn = spawn_pid(daemon)
+        with contextlib.ExitStack() as stack:
+            first, compare, repeat, pause = (stack.enter_context(rest.socket()) for _ in range(4))
+            os.kill(spawn, signal.SIGSTOP)
+            try:
+                ask(box, first, "snapshots", name="first")
+                compare.sendall(f"GET {box.path}/diff HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                ask(box, repeat, "snapshots", headers={"Idempotency-Key": "again"}, name="second")
+                ask(box, pause, "pause")
+                daemon.process.send_signal(signal.SIGTERM)
+                for waiting in (compare, repeat, pause):
+                    waiting.settimeout(30)
+                    answer = waiting.recv(65536)
+                    assert b" 503 " in answer and b"the daemon is stopping" in answer, answer
+            finally:
+                os.kill(spawn, signal.SIGCONT)
+            first.settimeout(30)
+            assert b" 201 " in first.recv(65536)
+        assert daemon.process.wait(30) == 0
+        # The one in progress was made.
+        daemon.start()
+        assert names(rest) == ["first"]
+        assert box.destroy() == 204
+        remove(rest, "first")
+
+
+@pytest.mark.parametrize("clients", [1, 4])
+def test_captures_do_not_keep_a_sandbox_beyond_its_deadline(mortal, clients):
+    """However many wait for their turn, and if one client asks again and again."""
     box = Box(mortal.rest, limits={"timeoutSeconds": 2, "memoryMB": 128})
     need_snapshots(box.rest)
     gone = threading.Event()
@@ -456,7 +489,7 @@ def test_captures_do_not_keep_a_sandbox_beyond_its_deadline(mortal):
         while not gone.is_set():
             Rest(mortal.socket).get(f"{box.path}/diff")
 
-    threads = [threading.Thread(target=compare) for _ in range(4)]
+    threads = [threading.Thread(target=compare) for _ in range(clients)]
     for thread in threads:
         thread.start()
     try:

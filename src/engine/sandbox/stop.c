@@ -70,6 +70,7 @@ void atoll_sandbox_halt(struct atoll_sandbox *s, enum atoll_end_kind kind, const
     atoll_network_detach(s);
     atoll_exec_end_all(s, kind, who);
     atoll_sandbox_drop_agent(s, "the sandbox is being stopped");
+    atoll_checkpoints_refuse_starts(s);
     take_down(s);
 }
 

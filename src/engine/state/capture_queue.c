@@ -63,9 +63,15 @@ static void add(struct atoll_sandbox *s, bool counts, const void *owner, atoll_d
         atoll_list_push_back(&s->engine->capture_waits, &w->listed);
 }
 
+/* Its deadline comes first. */
+static bool is_overdue(const struct atoll_sandbox *s)
+{
+    return s->overdue && s->phase == ATOLL_PHASE_RUNNING;
+}
+
 static bool is_free(const struct atoll_sandbox *s)
 {
-    return atoll_list_empty(&s->capture_waits) && !atoll_capture_in_progress(s);
+    return atoll_list_empty(&s->capture_waits) && !atoll_capture_in_progress(s) && !is_overdue(s);
 }
 
 size_t atoll_capture_waiting(struct atoll_engine *engine, const char *tenant)
@@ -78,14 +84,22 @@ size_t atoll_capture_waiting(struct atoll_engine *engine, const char *tenant)
     return n;
 }
 
+static int refuse_ending(struct atoll_error *err)
+{
+    return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
+}
+
 void atoll_capture_await(struct atoll_sandbox *s, const void *owner, atoll_done_fn *fn, void *arg)
 {
     struct atoll_error err;
+    int r = s->engine->ending ? refuse_ending(&err) : 0;
 
-    if (is_free(s))
-        fn(arg, NULL);
-    else if (atoll_capture_admit(s, &err) < 0)
+    if (r == 0 && !is_free(s))
+        r = atoll_capture_admit(s, &err);
+    if (r < 0)
         fn(arg, &err);
+    else if (is_free(s))
+        fn(arg, NULL);
     else
         add(s, true, owner, fn, arg);
 }
@@ -102,16 +116,13 @@ void atoll_capture_next(struct atoll_sandbox *s)
 {
     struct atoll_engine *engine = s->engine;
     char id[ATOLL_ID_LEN + 1];
-    struct atoll_error err;
     struct wait was;
 
     memcpy(id, s->spec.id, sizeof(id));
     while (s && !atoll_list_empty(&s->capture_waits) && !atoll_capture_in_progress(s) &&
-           !is_changing(s) && !(s->overdue && s->phase == ATOLL_PHASE_RUNNING)) {
+           !is_changing(s) && !is_overdue(s)) {
         was = take(ATOLL_CONTAINER_OF(s->capture_waits.next, struct wait, node));
-        if (engine->ending)
-            (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
-        was.fn(was.arg, engine->ending ? &err : NULL);
+        was.fn(was.arg, NULL);
         s = atoll_map_get(&engine->sandboxes, id);
     }
 }
@@ -156,6 +167,18 @@ void atoll_capture_abort(struct atoll_sandbox *s)
                      s->spec.id);
     while (!atoll_list_empty(&s->capture_waits)) {
         was = take(ATOLL_CONTAINER_OF(s->capture_waits.next, struct wait, node));
+        was.fn(was.arg, &err);
+    }
+}
+
+void atoll_captures_shutdown(struct atoll_engine *engine)
+{
+    struct atoll_error err;
+    struct wait was;
+
+    (void)refuse_ending(&err);
+    while (!atoll_list_empty(&engine->capture_waits)) {
+        was = take(ATOLL_CONTAINER_OF(engine->capture_waits.next, struct wait, listed));
         was.fn(was.arg, &err);
     }
 }

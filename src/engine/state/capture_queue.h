@@ -5,8 +5,8 @@
  * Operations that need the files of a sandbox for themselves: snapshots, forks, comparisons and merges with its present
  * files, checkpoints, pauses, restores and undos. One takes place at a time, in the order in which they were asked for.
  *
- * What waits ends with its sandbox and with the daemon: its function is called with the error. Checkpoints take their
- * turn, too, so no client's request fails because of one.
+ * What waits ends with its sandbox and with the daemon: its function is called with the error. It does not begin while a
+ * deadline of the sandbox is due. Checkpoints take their turn, too, so no client's request fails because of one.
  *
  * Thread: the loop's.
  */
@@ -29,5 +29,7 @@ void atoll_capture_proceed(struct atoll_sandbox *sandbox);
 void atoll_capture_next(struct atoll_sandbox *sandbox);
 /* The same, from the loop: the phase of the sandbox has changed. */
 void atoll_capture_next_soon(struct atoll_sandbox *sandbox);
+/* The daemon is stopping, and engine->ending is set: calls all but checkpoints with UNAVAILABLE, also those that come later. */
+void atoll_captures_shutdown(struct atoll_engine *engine);
 /* The sandbox is gone: calls all with an error. */
 void atoll_capture_abort(struct atoll_sandbox *sandbox);

@@ -492,6 +492,16 @@ void atoll_checkpoints_hurry(struct atoll_sandbox *s)
         make_checkpoint(s);
 }
 
+static struct mark *next_start(const struct atoll_checkpoints *c)
+{
+    ATOLL_LIST_FOREACH (&c->waiting, node) {
+        struct mark *m = ATOLL_CONTAINER_OF(node, struct mark, node);
+        if (!m->exec)
+            return m;
+    }
+    return NULL;
+}
+
 static struct mark *next_end(const struct atoll_checkpoints *c)
 {
     const struct atoll_list *const lists[] = {&c->capturing, &c->waiting};
@@ -516,6 +526,20 @@ void atoll_checkpoints_tell_ends(struct atoll_sandbox *s)
     (void)atoll_fail(&err, ATOLL_ERR_FAILED_PRECONDITION, ESRCH, "sandbox %s is ending", id);
     while (atoll_map_get(&engine->sandboxes, id) == s && s->checkpoints &&
            (m = next_end(s->checkpoints)) != NULL)
+        settle(s, m, NULL, 0, &err);
+}
+
+void atoll_checkpoints_refuse_starts(struct atoll_sandbox *s)
+{
+    struct atoll_engine *engine = s->engine;
+    char id[ATOLL_ID_LEN + 1];
+    struct atoll_error err;
+    struct mark *m;
+
+    memcpy(id, s->spec.id, sizeof(id));
+    (void)atoll_fail(&err, ATOLL_ERR_FAILED_PRECONDITION, ESRCH, "sandbox %s is being stopped", id);
+    while (atoll_map_get(&engine->sandboxes, id) == s && s->checkpoints &&
+           (m = next_start(s->checkpoints)) != NULL)
         settle(s, m, NULL, 0, &err);
 }
 

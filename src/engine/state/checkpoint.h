@@ -83,6 +83,8 @@ void atoll_checkpoints_hurry(struct atoll_sandbox *sandbox);
 /* Ends the commands of which the end is known, without a checkpoint: the others are about to be ended. The sandbox may
  * be gone afterwards. */
 void atoll_checkpoints_tell_ends(struct atoll_sandbox *sandbox);
+/* Refuses the commands that wait for their checkpoint: the sandbox is being stopped. */
+void atoll_checkpoints_refuse_starts(struct atoll_sandbox *sandbox);
 /* The files may have changed: a request to the agent. */
 void atoll_checkpoints_touch(struct atoll_sandbox *sandbox);
 
