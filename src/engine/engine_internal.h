@@ -518,6 +518,9 @@ int atoll_place(struct atoll_engine *engine, const struct atoll_options *options
 /* After a failed create, assigns the next candidate to the sandbox. False when there is none, or
  * when another provider would fail as well. */
 bool atoll_place_elsewhere(struct atoll_sandbox *sandbox, const struct atoll_error *error);
+/* What a disk that the provider makes or starts now has for checkpoints, if it is in the disk pool. */
+uint64_t atoll_place_history(struct atoll_provider *provider, const struct atoll_options *options,
+                             const struct atoll_limits *limits);
 /* Limits of the spec (ATOLL_LIMIT_*) that the provider cannot enforce. */
 uint32_t atoll_place_missing_limits(struct atoll_provider *provider,
                                     const struct atoll_spec *spec) ATOLL_MUST_CHECK;

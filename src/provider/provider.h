@@ -48,8 +48,8 @@ struct atoll_provider_caps {
     bool volume_copies;    /* makes a volume from what another one has */
     bool read_only;        /* supports spec.read_only */
     bool disk_choice;      /* supports spec.disk_choice */
-    bool disk_pool;        /* has one: a disk there can have spec.history_bytes */
-    bool descriptors;      /* streams to the agent carry descriptors */
+    bool disk_pool;   /* has one: a disk there has spec.history_bytes, which create() clears else */
+    bool descriptors; /* streams to the agent carry descriptors */
     bool pause;
     bool save;       /* can write the memory of sandboxes to disk, and read it back */
     bool reclaim;    /* memory of paused sandboxes */

@@ -149,7 +149,8 @@ struct atoll_spec {
     bool persistent;            /* its disk can outlive it: always an image, never in memory */
     enum atoll_disk_choice disk_choice;
     uint64_t
-        history_bytes; /* of checkpoints, on top of disk_bytes, if its disk is in the disk pool */
+        history_bytes; /* of checkpoints, on top of disk_bytes; create() sets it to 0 if the disk
+                                 * is not in the disk pool */
     bool cow_disk;     /* set by native create(): its disk is in the disk pool */
     bool resume_disk;  /* with persistent: reuse the existing disk and the same outside_id */
     bool unwritten;    /* stop() need not wait until the disk is on stable storage */

@@ -28,6 +28,7 @@ struct atoll_store_sandbox {
     const char *layers;    /* its stack (sandbox/stack.h); "" and no layer: the host's files */
     uint64_t cpu_spent_us; /* CPU time used before its last start */
     uint64_t output_spent_bytes; /* output of commands whose rows were dropped */
+    uint64_t history_bytes;      /* what its disk has for checkpoints, on top of its limit */
     /* Stored: metadata_json, facade_json, network, network_json, credential, lifetime,
      * recreate, checkpoints; limits and waived, which are
      * those that hold, defaults included. The other members are 0 when the row is read. */

@@ -503,6 +503,52 @@ def test_the_history_of_a_full_disk_outlives_the_daemon():
         box.destroy()
 
 
+def test_what_disks_of_an_earlier_version_have_for_checkpoints():
+    """Nothing until they are started again, and an image never has it."""
+    with mortal_daemon(ATOLL_DISKS="cow", ATOLL_TENANT_DISK="200M") as daemon:
+        need_snapshots(daemon.rest)
+        if not (daemon.state / "pool.img").exists():
+            pytest.skip("this host has no copy-on-write disks")
+        key = daemon.rest.post("/api/keys", {"tenant": "acme", "scope": "write"}).json["key"]
+        rest = Rest(daemon.socket, {"X-API-Key": key})
+        wanted = {"checkpoints": "command", "persistent": True, "limits": {"memoryMB": 64, "diskMB": 60}}
+
+        def check(box, history_mb):
+            assert box.view["disk"].get("historyMB", 0) == history_mb
+            assert box.get("stats").json["disk"]["limit_bytes"] == (60 + history_mb) << 20
+            box.out("true")
+            # What is left of the quota of the tenant.
+            beside = {"limits": {"memoryMB": 64, "diskMB": 200 - 60 - history_mb}}
+            Box(rest, **beside).destroy()
+            assert rest.post("/api/sandboxes", {"limits": {"memoryMB": 64, "diskMB": 201 - 60 - history_mb}}).status == 429
+
+        box = Box(rest, **wanted)
+        check(box, 60)
+        kill_daemon(daemon)
+        with contextlib.closing(sqlite3.connect(daemon.state / "atoll.db")) as db, db:
+            db.execute("UPDATE sandboxes SET history_bytes = 0")
+        daemon.start()
+        check(box, 0)
+        for _ in range(2):
+            box.do("stop")
+            box.do("resume")
+            check(box, 60)
+        box.destroy()
+        # The disk of a persistent one that was made without the pool.
+        kill_daemon(daemon)
+        daemon.env["ATOLL_DISKS"] = "plain"
+        daemon.start()
+        box = Box(rest, **wanted)
+        box.do("stop")
+        kill_daemon(daemon)
+        daemon.env["ATOLL_DISKS"] = "cow"
+        daemon.start()
+        box.do("resume")
+        assert "historyMB" not in box.view["disk"]
+        Box(rest, limits={"memoryMB": 64, "diskMB": 140}).destroy()
+        box.destroy()
+
+
 def test_the_quota_of_a_tenant_counts_what_checkpoints_may_have():
     with mortal_daemon(ATOLL_DISKS="cow", ATOLL_TENANT_DISK="200M") as daemon:
         need_snapshots(daemon.rest)

@@ -51,6 +51,7 @@ static const struct atoll_store_sandbox a_sandbox = {
     .boot_us = 12,
     .created_unix_ms = 13,
     .expires_unix_ms = 14,
+    .history_bytes = UINT64_C(1) << 43,
     .options = {.limits = {.memory_bytes = UINT64_C(1) << 40,
                            .cpu_millis = 1500,
                            .pids = 7,
@@ -97,6 +98,7 @@ static int check_sandbox(void *arg, const struct atoll_store_sandbox *row, struc
     assert_int_equal(row->outside_id, 1u << 28);
     assert_int_equal(row->boot_us, 12);
     assert_int_equal(row->expires_unix_ms, 14);
+    assert_true(row->history_bytes == a_sandbox.history_bytes);
     assert_string_equal(row->options.metadata_json, "{\"k\":\"v\"}");
     assert_string_equal(row->options.network_json, "{\"secret\":\"in-a-header\"}");
     assert_null(row->options.facade_json);

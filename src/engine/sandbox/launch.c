@@ -222,6 +222,7 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
         atoll_sandbox_depart(s);
         return;
     }
+    atoll_tenant_recount(s);
     s->boot_ms = (double)boot_us / 1000;
     if (atoll_sandbox_open_agent(s, agent_fd, &err) < 0)
         on_ready(s, &err);

@@ -43,6 +43,7 @@ int atoll_persist_sandbox(struct atoll_sandbox *s, struct atoll_error *err)
         .paused_unix_ms = s->paused_unix_ms,
         .cpu_spent_us = s->cpu_spent_us,
         .output_spent_bytes = s->output_spent_bytes,
+        .history_bytes = s->spec.history_bytes,
         .version = s->version->kind == ATOLL_TEMPLATE_HOST ? "" : s->version->id,
         .layer = s->spec.layer,
         .layers = s->spec.layers ?: "",

@@ -127,6 +127,12 @@ static enum atoll_network default_network(const struct atoll_provider_entry *ent
     return ATOLL_MIN(entry->config.network, atoll_engine_network_most(entry->engine, tenant));
 }
 
+uint64_t atoll_place_history(struct atoll_provider *p, const struct atoll_options *options,
+                             const struct atoll_limits *limits)
+{
+    return p->ops->caps(p)->disk_pool ? atoll_options_history(options, limits) : 0;
+}
+
 /* Sets the limits, the network and the image that the sandbox would have at this provider. Returns
  * the limits that it cannot enforce and that are not waived. */
 static uint32_t fit(const struct atoll_provider_entry *entry, const struct atoll_options *options,
@@ -145,9 +151,7 @@ static uint32_t fit(const struct atoll_provider_entry *entry, const struct atoll
         spec->limits.io_bytes = entry->engine->config.io_bytes;
     atoll_limits_fill(&spec->limits);
     keep_within(&entry->config.most, want, &spec->limits);
-    spec->history_bytes = entry->provider->ops->caps(entry->provider)->disk_pool
-                              ? atoll_options_history(options, &spec->limits)
-                              : 0;
+    spec->history_bytes = atoll_place_history(entry->provider, options, &spec->limits);
     if (!atoll_options_name_root(options))
         memcpy(spec->image, entry->image, sizeof(spec->image));
     /* A remote service has limits of its own: only those that the request gives must be

@@ -187,8 +187,7 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     s->paused_unix_ms = row->paused_unix_ms;
     (void)snprintf(s->cause, sizeof(s->cause), "%s", row->cause);
     (void)snprintf(s->spec.tenant, sizeof(s->spec.tenant), "%s", row->owner);
-    if (s->provider->ops->caps(s->provider)->disk_pool)
-        s->spec.history_bytes = atoll_options_history(&s->options, &s->spec.limits);
+    s->spec.history_bytes = row->history_bytes;
     atoll_tenant_enter(s);
     s->options.mounts = atoll_mounts_read(row->mounts, &s->options.mount_count);
     s->spec.disk_choice = atoll_options_disk(&s->options);

@@ -78,6 +78,7 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
         give_up(s, error->text);
         return;
     }
+    atoll_tenant_recount(s);
     s->boot_ms = (double)boot_us / 1000;
     s->last_cpu_us = 0;
     s->last_cpu_ms = atoll_clock_ms();
@@ -104,6 +105,7 @@ static void on_cleared(void *arg, const struct atoll_error *error)
     }
     s->spec.handle[0] = '\0';
     s->candidates.next = 0;
+    s->spec.history_bytes = atoll_place_history(s->provider, &s->options, &s->spec.limits);
     atoll_sandbox_make(s, on_made);
 }
 

@@ -169,6 +169,7 @@ static void on_started(void *arg, int agent_fd, uint64_t boot_us, const struct a
         stays_stopped(s, error);
         return;
     }
+    atoll_tenant_recount(s);
     s->boot_ms = (double)boot_us / 1000;
     s->last_cpu_us = 0;
     s->last_cpu_ms = atoll_clock_ms();
@@ -188,5 +189,7 @@ void atoll_sandbox_start_again(struct atoll_sandbox *s)
     }
     atoll_sandbox_apply(s, ATOLL_ON_RESUME, NULL);
     s->spec.resume_disk = true;
+    /* Its disk may be of an earlier version, and gets it now. */
+    s->spec.history_bytes = atoll_place_history(s->provider, &s->options, &s->spec.limits);
     atoll_sandbox_make(s, on_started);
 }

@@ -201,6 +201,8 @@ static void have_ids(struct creation *c)
     c->ret_spec->outside_id = c->spec.outside_id;
     c->spec.cow_disk = c->spec.resume_disk ? atoll_disk_image_is_cow(n->state_dir, c->spec.id)
                                            : atoll_plan_wants_cow(&n->plan_host, &c->spec);
+    if (!c->spec.cow_disk) /* only there checkpoints count for the disk */
+        c->ret_spec->history_bytes = c->spec.history_bytes = 0;
     atoll_native_note_ids(n);
     if (!c->spec.resume_disk &&
         atoll_plan_needs_image(&n->plan_host, &c->spec, image, sizeof(image))) {

@@ -374,5 +374,7 @@ const char *const atoll_db_migrations[] = {
     "ALTER TABLE ended ADD COLUMN facade TEXT;",
     /* snapshots: the disk of the sandbox */
     "ALTER TABLE template_versions ADD COLUMN disk_bytes INTEGER NOT NULL DEFAULT 0;",
+    /* what disks have for checkpoints: those of before have nothing */
+    "ALTER TABLE sandboxes ADD COLUMN history_bytes INTEGER NOT NULL DEFAULT 0;",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

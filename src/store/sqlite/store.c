@@ -61,6 +61,7 @@ static const struct atoll_column sandbox_columns[] = {
     COLUMN("paused_unix_ms", I64, paused_unix_ms),
     COLUMN("cpu_spent_us", I64, cpu_spent_us),
     COLUMN("output_spent_bytes", I64, output_spent_bytes),
+    COLUMN("history_bytes", I64, history_bytes),
     COLUMN("layer", TEXT, layer),
     COLUMN("layers", TEXT, layers),
     COLUMN("version", TEXT, version),
