@@ -328,7 +328,7 @@ def test_a_tenant_leaves_places_to_others():
         boxes, theirs = [Box(mine) for _ in range(10)], Box(rival)
         requests = [(box, ("snapshots", "fork")[i % 2]) for i, box in enumerate(boxes)]
         messages = refused_while_in_progress(daemon, [*requests, (theirs, "snapshots")], 2)
-        assert all("of tenant acme are being made" in one and "try again" in one for one in messages)
+        assert all("of tenant acme are in progress or wait" in one and "try again" in one for one in messages)
         assert 'atoll_quota_refused_total{what="captures"} 2' in admin.get("/metrics").body.decode()
         # The places are free again.
         snapshot(boxes[0])
@@ -348,6 +348,8 @@ def test_captures_of_one_sandbox_take_turns(mortal, box):
             os.kill(spawn, signal.SIGCONT)
         answers = [one.result() for one in asked]
     assert sorted(one.status for one in answers) == [201] * 8 + [429], [one.body for one in answers]
+    [refused] = [one.error["message"] for one in answers if one.status == 429]
+    assert refused.startswith("8 operations on files of sandboxes of tenant "), refused
     for answer in answers:
         if answer.status == 201 and "name" not in answer.json:
             assert mortal.rest.delete(f"/api/sandboxes/{answer.json['sandboxes'][0]['id']}").status == 204

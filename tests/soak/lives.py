@@ -301,7 +301,7 @@ def with_past(client, chance):
 
     def capture(path, body):
         """A tenant may have a number of them in progress or waiting."""
-        while (answer := client.post(path, body)).status == 429 and b"are being made" in answer.body:
+        while (answer := client.post(path, body)).status == 429 and b"are in progress or wait" in answer.body:
             time.sleep(0.05)
         return step(201, answer)
 

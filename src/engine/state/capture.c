@@ -75,10 +75,11 @@ int atoll_capture_admit(const struct atoll_sandbox *s, struct atoll_error *err)
     if (n < ATOLL_CAPTURES_MAX)
         return 0;
     atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS("captures"), 1);
-    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                      "%d snapshots and forks of tenant %s are being made, the most there may be; "
-                      "try again",
-                      ATOLL_CAPTURES_MAX, s->spec.tenant);
+    return atoll_fail(
+        err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+        "%d operations on files of sandboxes of tenant %s are in progress or wait, the "
+        "most there may be; try again",
+        ATOLL_CAPTURES_MAX, s->spec.tenant);
 }
 
 int atoll_capture_check_state(struct atoll_sandbox *s, struct atoll_error *err)
