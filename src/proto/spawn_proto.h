@@ -7,6 +7,8 @@
  * requests (id != 0), spawn answers with REPLY or ERROR of that id; EXITED is an event (id 0).
  */
 #define ATOLL_SPAWN_VERSION 1
+/* Exit status of the program: another one serves the state directory. */
+#define ATOLL_SPAWN_SERVED 75
 
 enum atoll_spawn_type {
     ATOLL_SPAWN_REPLY = 1,  /* payload by the request */

@@ -16,6 +16,7 @@
 #include "sys/unix_socket.h"
 
 #define START_TIMEOUT_MS 5000
+#define SERVED_US (100 * 1000)
 #define WAITING_MAX 65536 /* a daemon that stops destroys all its sandboxes at once */
 
 static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret_error,
@@ -200,7 +201,7 @@ int atoll_spawn_connect(const char *state_dir, const char *program, const char *
 {
     int64_t deadline = atoll_clock_ms() + START_TIMEOUT_MS;
     pid_t child = 0;
-    int r;
+    int r, status = 0;
 
     while ((r = try_connect(state_dir, ret_fd, ret_info, err)) == -EAGAIN) {
         if (program && child == 0) {
@@ -208,9 +209,14 @@ int atoll_spawn_connect(const char *state_dir, const char *program, const char *
             if (r < 0)
                 return r;
         }
-        if (child > 0 && waitpid(child, NULL, WNOHANG) != 0)
-            return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECHILD,
-                              "atoll-spawn ended while starting; its reason is in the log");
+        if (child > 0 && waitpid(child, &status, WNOHANG) != 0) {
+            if (!WIFEXITED(status) || WEXITSTATUS(status) != ATOLL_SPAWN_SERVED)
+                return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECHILD,
+                                  "atoll-spawn ended while starting; its reason is in the log");
+            /* The keeper of a killed one was faster, and that one will listen; or one is just ending. */
+            child = 0;
+            (void)usleep(SERVED_US);
+        }
         if (atoll_clock_ms() > deadline)
             return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ETIMEDOUT,
                               program ? "atoll-spawn does not start" : ATOLL_SPAWN_GONE);

@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/switches.h"
+#include "proto/spawn_proto.h"
 #include "spawn/disk_pool.h"
 #include "spawn/hidden.h"
 #include "spawn/id_block.h"
@@ -33,7 +34,7 @@ static void die(const struct atoll_error *err) __attribute__((noreturn));
 static void die(const struct atoll_error *err)
 {
     atoll_log(ATOLL_LOG_ERROR, "atoll-spawn cannot start", "error", err->text, NULL);
-    _exit(1);
+    _exit(err->kind == ATOLL_ERR_ALREADY_EXISTS ? ATOLL_SPAWN_SERVED : 1);
 }
 
 static int open_below(int dirfd, const char *name, struct atoll_error *err)

@@ -1,8 +1,10 @@
 """kill -9 of atoll-spawn together with what starts it again: the daemon answers all the time."""
 import contextlib
+import fcntl
 import os
 import pathlib
 import signal
+import subprocess
 import threading
 import time
 
@@ -183,3 +185,22 @@ def test_the_end_of_the_daemon_ends_the_keepers():
         wait_until(family.complete, 10, lambda: f"keepers {family.keepers()}")
         pids = [(pid, start_time(pid)) for pid in (*family.keepers(), family.spawn())]
     wait_until(lambda: not any(alive(*p) for p in pids), 20, lambda: f"{pids} live")
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_start_beside_another_atoll_spawn(tmp_path, ends):
+    """The keeper of a killed one may start it at the same time, or one is just ending: the daemon waits."""
+    state, log = tmp_path / "state", tmp_path / "log"
+    state.mkdir()
+    with (state / "spawn.lock").open("w") as lock, log.open("wb") as output:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        daemon = subprocess.Popen([BUILD / "atolld", "--state", state, "--socket", tmp_path / "s"],
+                                  stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        wait_until(lambda: log.read_bytes().count(b"another atoll-spawn serves") > 1, 30, log.read_text)
+        if ends:
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            wait_until(lambda: b'"ready"' in log.read_bytes(), 30, log.read_text)
+            assert Rest(tmp_path / "s").get("/healthz").status == 200
+            daemon.terminate()
+        assert (daemon.wait(30 * SLACK) == 0) is ends
+    assert ends or "atoll-spawn does not start" in log.read_text()
