@@ -390,19 +390,23 @@ static int open_inside(int family)
     return fd;
 }
 
+/* A reset may come before connect() returns, which then reports it; recv() does not once more. */
+static bool connect_was_reset;
+
 static int dial(const char *address, uint16_t port)
 {
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
     bool is_v6 = strchr(address, ':') != NULL;
-    int fd = open_inside(is_v6 ? AF_INET6 : AF_INET);
+    int fd = open_inside(is_v6 ? AF_INET6 : AF_INET), r;
 
     assert_int_equal(inet_pton(is_v6 ? AF_INET6 : AF_INET, address,
                                is_v6 ? (void *)&v6.sin6_addr : (void *)&v4.sin_addr),
                      1);
-    assert_int_equal(is_v6 ? connect(fd, (struct sockaddr *)&v6, sizeof(v6))
-                           : connect(fd, (struct sockaddr *)&v4, sizeof(v4)),
-                     0);
+    r = is_v6 ? connect(fd, (struct sockaddr *)&v6, sizeof(v6))
+              : connect(fd, (struct sockaddr *)&v4, sizeof(v4));
+    connect_was_reset = r < 0 && errno == ECONNRESET;
+    assert_true(r == 0 || connect_was_reset);
     return fd;
 }
 
@@ -424,8 +428,10 @@ static void expect_reset(int fd)
 {
     char byte;
 
-    assert_int_equal(recv(fd, &byte, 1, 0), -1);
-    assert_int_equal(errno, ECONNRESET);
+    if (!connect_was_reset) {
+        assert_int_equal(recv(fd, &byte, 1, 0), -1);
+        assert_int_equal(errno, ECONNRESET);
+    }
     (void)close(fd);
 }
 
