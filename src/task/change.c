@@ -18,7 +18,7 @@ static void update(json_t *object, const char *name, const json_t *values)
         (void)json_object_set_new(object, name, json_deep_copy(values));
 }
 
-/* A limit that a sandbox keeps for its life; NULL: there is none. */
+/* The name of a limit in the request that a running sandbox cannot change; NULL: all can be changed. */
 static const char *find_fixed(const json_t *limits)
 {
     const char *name;

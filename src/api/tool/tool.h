@@ -68,7 +68,7 @@ void atoll_tool_alias_args(const char *name, json_t *args);
 
 /* The JSON schema of the arguments; owned by the caller, NULL: out of memory. */
 json_t *atoll_tool_schema(const struct atoll_tool *tool, bool mcp);
-/* That of the object of its results: outputs.c. Owned by the caller; NULL: there is none. */
+/* The schema of the object of its results: outputs.c. Owned by the caller; NULL: its results are text. */
 json_t *atoll_tool_output(const struct atoll_tool *tool);
 /* Checks arguments and renames those of MCP to the names of the table. INVALID_ARGUMENT says which argument
  * is wrong, and what it must be. */

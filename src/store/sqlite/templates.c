@@ -158,20 +158,27 @@ int atoll_store_put_tag(struct atoll_store *store, const struct atoll_store_tag 
     return atoll_rows_put(store, &tags, row, err);
 }
 
-int atoll_store_drop_tag(struct atoll_store *store, const char *owner, const char *name,
-                         const char *tag, struct atoll_error *err)
+/* Runs a statement with three parameters. */
+static int run_three(struct atoll_db *db, const char *sql, const char *first, const char *second,
+                     const char *third, struct atoll_error *err)
 {
-    static const char sql[] = "DELETE FROM template_tags WHERE owner = ? AND name = ? AND tag = ?";
-    struct atoll_db *db = atoll_db_of(store);
     sqlite3_stmt *stmt;
     int r = atoll_db_prepare(db, sql, &stmt, err);
 
     if (r < 0)
         return r;
-    atoll_db_bind_text(stmt, 1, owner);
-    atoll_db_bind_text(stmt, 2, name);
-    atoll_db_bind_text(stmt, 3, tag);
+    atoll_db_bind_text(stmt, 1, first);
+    atoll_db_bind_text(stmt, 2, second);
+    atoll_db_bind_text(stmt, 3, third);
     return atoll_db_run(db, stmt, err);
+}
+
+int atoll_store_drop_tag(struct atoll_store *store, const char *owner, const char *name,
+                         const char *tag, struct atoll_error *err)
+{
+    return run_three(atoll_db_of(store),
+                     "DELETE FROM template_tags WHERE owner = ? AND name = ? AND tag = ?", owner,
+                     name, tag, err);
 }
 
 /* Runs statements with the same two parameters. */
@@ -217,20 +224,6 @@ int atoll_store_drop_template(struct atoll_store *store, const char *owner, cons
     return r < 0 ? r : atoll_db_end(db, run_all(db, sql, owner, name, err), err);
 }
 
-static int rename_rows(struct atoll_db *db, const char *sql, const char *owner, const char *name,
-                       const char *new_name, struct atoll_error *err)
-{
-    sqlite3_stmt *stmt;
-    int r = atoll_db_prepare(db, sql, &stmt, err);
-
-    if (r < 0)
-        return r;
-    atoll_db_bind_text(stmt, 1, owner);
-    atoll_db_bind_text(stmt, 2, name);
-    atoll_db_bind_text(stmt, 3, new_name);
-    return atoll_db_run(db, stmt, err);
-}
-
 int atoll_store_rename_template(struct atoll_store *store, const char *owner, const char *name,
                                 const char *new_name, struct atoll_error *err)
 {
@@ -246,7 +239,7 @@ int atoll_store_rename_template(struct atoll_store *store, const char *owner, co
         return r;
     r = atoll_db_run_with(db, drop_tags, owner, name, err);
     for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(sql); i++)
-        r = rename_rows(db, sql[i], owner, name, new_name, err);
+        r = run_three(db, sql[i], owner, name, new_name, err);
     return atoll_db_end(db, r, err);
 }
 
